@@ -1,0 +1,52 @@
+# make help lists what there is. Each target does the set-up it needs.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format doctor report engine
+RIG ?= local-llamacpp-cpu-tiny-q4_0
+BASE_PYTHON ?= python3
+PYTHON := .venv/bin/python
+READY := .venv/.ready
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
+
+setup: $(READY) ## make .venv and install from the lock file (about a minute)
+
+$(READY): requirements-dev.lock
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "Python 3.10 or newer is needed; name one: make setup BASE_PYTHON=python3.12" >&2; exit 1; }
+	@echo "set-up: installing Python packages into .venv (about a minute)"
+	@$(BASE_PYTHON) -m venv .venv || \
+		{ echo "cannot make .venv; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PYTHON) -c "import pathlib, sysconfig; \
+		pathlib.Path(sysconfig.get_path('purelib'), 'gemma-rigs.pth').write_text('$(CURDIR)\n')"
+	@touch $(READY)
+
+engine: $(READY) ## build llama.cpp for RIG (minutes, once)
+	@$(PYTHON) scripts/engine.py $(RIG)
+
+demo: $(READY) ## the whole thing without a GPU: engine, known-answer rig, report (about 10 minutes the first time)
+	@echo "demo: builds llama.cpp the first time (about 8 minutes on 2 cores), then measures for half a minute"
+	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
+
+test: $(READY) ## run the tests (builds llama.cpp the first time, then about 3 minutes)
+	@echo "test: the engine comes first (about 8 minutes on 2 cores the first time)"
+	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
+	@$(PYTHON) -m pytest
+
+lint: $(READY) ## format check, lint, types
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m mypy
+
+format: $(READY) ## format the code
+	@$(PYTHON) -m ruff format .
+	@$(PYTHON) -m ruff check --fix .
+
+doctor: $(READY) ## say what this host has and lacks for RIG
+	@$(PYTHON) scripts/doctor.py $(RIG)
+
+report: $(READY) ## make a report again: RUN=RIG/benchmarks/runs/...
+	@test -n "$(RUN)" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
+	@$(PYTHON) scripts/report.py $(RUN)

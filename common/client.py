@@ -1,0 +1,156 @@
+"""Reply: one streamed chat request, and what was measured on it."""
+
+import asyncio
+import dataclasses
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+DISAGREES = 0.02  # client and server clocks may differ by this share before a sample is flagged
+TIMINGS = (
+    "prompt_n",
+    "prompt_ms",
+    "cache_n",
+    "predicted_n",
+    "predicted_ms",
+    "predicted_per_second",
+    "draft_n",
+    "draft_n_accepted",
+)
+
+
+@dataclass
+class Reply:
+    """What came back for one request. A field that could not be measured is None, never 0.
+
+    Times are in milliseconds on the client's clock, from just before the request was sent.
+    `predicted_per_second` and the other names below `timings` are the server's own.
+    """
+
+    error: str | None = None
+    content: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    ttft_ms: float | None = None
+    """first chunk that carries text, reasoning or content"""
+    last_text_ms: float | None = None
+    wall_ms: float | None = None
+    text_chunks: int = 0
+    """never a count of tokens: a chunk may carry several, or none"""
+    prompt_n: int | None = None
+    prompt_ms: float | None = None
+    cache_n: int | None = None
+    predicted_n: int | None = None
+    predicted_ms: float | None = None
+    predicted_per_second: float | None = None
+    draft_n: int | None = None
+    draft_n_accepted: int | None = None
+
+    @property
+    def client_per_second(self) -> float | None:
+        """Tokens per second on the client's clock: the second opinion."""
+        if self.predicted_n is None or self.ttft_ms is None or self.last_text_ms is None:
+            return None
+        if self.predicted_n < 2 or self.last_text_ms <= self.ttft_ms:
+            return None
+        return (self.predicted_n - 1) * 1000 / (self.last_text_ms - self.ttft_ms)
+
+    @property
+    def clocks_disagree(self) -> bool:
+        """Whether client and server differ by more than 2% on the decode speed."""
+        mine, theirs = self.client_per_second, self.predicted_per_second
+        return bool(mine and theirs and abs(mine / theirs - 1) > DISAGREES)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **dataclasses.asdict(self),
+            "client_per_second": self.client_per_second,
+            "clocks_disagree": self.clocks_disagree,
+        }
+
+
+def chat(prompt: str, tokens: int, **sampling: Any) -> dict[str, Any]:
+    """The body of a chat request for at most `tokens` tokens, without the prompt cache."""
+    return {
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": tokens,
+        "cache_prompt": False,
+        **sampling,
+    }
+
+
+def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
+    """Send all requests at once and stream the replies, in the order of `bodies`.
+
+    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
+    """
+    return asyncio.run(_ask_all(url, bodies, timeout_s))
+
+
+async def _ask_all(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
+    connector = aiohttp.TCPConnector(limit=0)
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        return await asyncio.gather(*(_ask_one(session, url, body, timeout_s) for body in bodies))
+
+
+async def _ask_one(
+    session: aiohttp.ClientSession, url: str, body: dict[str, Any], timeout_s: float
+) -> Reply:
+    reply = Reply()
+    body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    start = time.perf_counter()
+    try:
+        async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+            if response.status != 200:
+                reply.error = f"HTTP {response.status}: {(await response.text())[:500]}"
+            else:
+                await _read_stream(reply, response, start)
+    except asyncio.TimeoutError:
+        reply.error = f"no end after {timeout_s:g} s"
+    except (aiohttp.ClientError, OSError) as error:
+        reply.error = f"connection lost: {error or type(error).__name__}"
+    except json.JSONDecodeError as error:
+        reply.error = f"not JSON: {error.doc[:200]!r}"
+    reply.wall_ms = (time.perf_counter() - start) * 1000
+    return reply
+
+
+async def _read_stream(reply: Reply, response: aiohttp.ClientResponse, start: float) -> None:
+    done = False
+    async for line in response.content:
+        if not line.startswith(b"data: "):
+            continue
+        if line.startswith(b"data: [DONE]"):
+            done = True
+            break
+        _take(reply, json.loads(line[6:]), (time.perf_counter() - start) * 1000)
+        if reply.error:
+            return
+    if not done:
+        reply.error = "the stream ended before it was done"
+    elif reply.predicted_per_second is None or reply.predicted_n is None:
+        reply.error = "the reply has no timings; this is not llama-server, or it is too old"
+
+
+def _take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
+    if "error" in event:
+        reply.error = f"server error: {event['error'].get('message', event['error'])}"
+        return
+    for choice in event.get("choices", []):
+        delta = choice.get("delta", {})
+        content, reasoning = delta.get("content") or "", delta.get("reasoning_content") or ""
+        if content or reasoning:
+            reply.text_chunks += 1
+            reply.last_text_ms = now_ms
+            reply.ttft_ms = now_ms if reply.ttft_ms is None else reply.ttft_ms
+        reply.content += content
+        reply.reasoning += reasoning
+        reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
+    timings = event.get("timings", {})
+    for name in TIMINGS:
+        if name in timings:
+            setattr(reply, name, timings[name])

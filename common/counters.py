@@ -1,0 +1,72 @@
+"""Counters: llama-server's /metrics, and what happened between two readings."""
+
+import re
+from dataclasses import dataclass
+
+import requests
+
+from common.errors import RigError
+
+_LINE = re.compile(r"llamacpp:(\w+)(?:\{position=\"(\d+)\"\})? ([0-9.eE+-]+)")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Totals since the server started. Subtract two to get what happened in between."""
+
+    drafts: int
+    drafted: int
+    accepted: int
+    accepted_per_pos: tuple[int, ...]
+    prompt_tokens: int
+    predicted_tokens: int
+
+    def __sub__(self, earlier: "Counters") -> "Counters":
+        before = earlier.accepted_per_pos + (0,) * len(self.accepted_per_pos)
+        return Counters(
+            self.drafts - earlier.drafts,
+            self.drafted - earlier.drafted,
+            self.accepted - earlier.accepted,
+            tuple(a - b for a, b in zip(self.accepted_per_pos, before, strict=False)),
+            self.prompt_tokens - earlier.prompt_tokens,
+            self.predicted_tokens - earlier.predicted_tokens,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "drafts": self.drafts,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "accepted_per_pos": list(self.accepted_per_pos),
+            "prompt_tokens": self.prompt_tokens,
+            "predicted_tokens": self.predicted_tokens,
+        }
+
+
+def parse(text: str) -> Counters:
+    """Read the Prometheus text of /metrics. A counter that is not there counts 0."""
+    totals: dict[str, int] = {}
+    per_pos: dict[int, int] = {}
+    for name, position, value in _LINE.findall(text):
+        if name == "spec_decode_num_accepted_tokens_per_pos_total":
+            per_pos[int(position)] = int(float(value))
+        elif not position:
+            totals[name] = int(float(value))
+    return Counters(
+        totals.get("spec_decode_num_drafts_total", 0),
+        totals.get("spec_decode_num_draft_tokens_total", 0),
+        totals.get("spec_decode_num_accepted_tokens_total", 0),
+        tuple(per_pos.get(i, 0) for i in range(max(per_pos, default=-1) + 1)),
+        totals.get("prompt_tokens_total", 0),
+        totals.get("tokens_predicted_total", 0),
+    )
+
+
+def read(url: str) -> Counters:
+    """Ask the server at `url`. Raises RigError if it does not answer."""
+    try:
+        reply = requests.get(f"{url}/metrics", timeout=10)
+        reply.raise_for_status()
+    except requests.RequestException as error:
+        raise RigError(f"{url}/metrics did not answer: {error}") from None
+    return parse(reply.text)

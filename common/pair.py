@@ -1,0 +1,285 @@
+"""The known-answer pair: a target and a drafter whose kept share is known before anything runs.
+
+Both are real Gemma 4 files with every attention and feed-forward weight zero, so the next token
+depends on the last token alone. The target walks a cycle of syllables. The drafter walks the same
+cycle but is wrong after a known set of syllables. What is drafted and kept at each draft length
+then follows by walking the chain with a pencil; no model is needed.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from common import q4_0
+
+WIDTH = 256  # the target's hidden size; a Hadamard matrix of this order has exactly orthogonal rows
+DRAFTER_WIDTH = WIDTH + 32  # llama.cpp refuses a drafter as wide as its target
+LAYERS = 4
+HEADS = 2
+HEAD_SIZE = 32
+FEED_FORWARD = 64
+CONTEXT = 131072
+SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"]
+BOS, EOS, UNK, PAD = 2, 1, 3, 0
+SPACE = "\u2581"
+# The reply starts after the last digit of the prompt's length, so prompts differ in where they
+# enter the cycle although the model cannot read them.
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n"
+    "{% endfor %}<|turn>model\n{{ messages[-1].content | length }}"
+)
+SEED = 4
+WRONG_SHARE = 0.4
+TARGET_NAME = "known-answer-tiny-target-q4_0.gguf"
+DRAFTER_NAME = "known-answer-tiny-drafter-q4_0.gguf"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the pair says: token texts, and for each token the next one, for target and drafter."""
+
+    tokens: tuple[str, ...]
+    merges: tuple[str, ...]
+    after: Mapping[int, int]
+    """target: token -> next token, for syllables and digits"""
+    guess: Mapping[int, int]
+    """drafter: token -> the next token it proposes, for syllables"""
+
+    def reply(self, prompt: str, n_predict: int) -> list[int]:
+        """Token ids of the target's reply to one user message."""
+        last = self.tokens.index(str(len(prompt))[-1])
+        ids = []
+        for _ in range(n_predict):
+            last = self.after[last]
+            ids.append(last)
+        return ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        return "".join(self.tokens[i] for i in ids).replace(SPACE, " ")
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """What drafting one reply comes to: counts of drafts, drafted and accepted tokens."""
+
+    drafts: int
+    drafted: int
+    accepted: int
+    accepted_per_pos: tuple[int, ...]
+
+    def __add__(self, other: "Drafting") -> "Drafting":
+        per_pos = tuple(
+            a + b for a, b in zip(self.accepted_per_pos, other.accepted_per_pos, strict=True)
+        )
+        return Drafting(
+            self.drafts + other.drafts,
+            self.drafted + other.drafted,
+            self.accepted + other.accepted,
+            per_pos,
+        )
+
+
+def make_chain(seed: int = SEED, wrong_share: float = WRONG_SHARE) -> Chain:
+    """The cycle of 160 syllables and the drafter's errors, from a seed."""
+    rng = random.Random(seed)  # noqa: S311 (a test pattern, not a secret)
+    consonants, endings = "bcdfghjklmnpqrstvwxz", ["a", "e", "i", "o", "u", "an", "en", "on"]
+    tokens = SPECIAL + [f"<0x{byte:02X}>" for byte in range(256)]
+    tokens += ["\n", SPACE] + [chr(code) for code in range(33, 127)]
+    merges: list[str] = []
+    syllables: list[str] = []
+    for consonant in consonants:
+        head = SPACE + consonant
+        tokens.append(head)
+        merges.append(f"{SPACE} {consonant}")
+        for ending in endings:
+            tokens.append(head + ending)
+            syllables.append(head + ending)
+            merges.append(f"{head} {ending}" if len(ending) == 1 else f"{head + ending[0]} n")
+    index = {token: i for i, token in enumerate(tokens)}
+    cycle = [index[syllable] for syllable in syllables]
+    rng.shuffle(cycle)
+    after = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+    wrong = set(rng.sample(cycle, round(wrong_share * len(cycle))))
+    guess = {t: after[after[t]] if t in wrong else after[t] for t in cycle}
+    for digit, entry in zip("0123456789", rng.sample(cycle, 10), strict=True):
+        after[index[digit]] = entry
+    return Chain(tuple(tokens), tuple(merges), after, guess)
+
+
+def expect(chain: Chain, prompt: str, n_predict: int, n_max: int) -> Drafting:
+    """Walk one reply of `n_predict` tokens at draft length `n_max` and count.
+
+    The first token comes from the prompt. From then on the server drafts up to n_max tokens, but
+    never more than are still wanted after the one it produces itself, keeps the longest right
+    prefix and adds one token of its own (llama-server, `get_n_draft_max`).
+    """
+    reply = chain.reply(prompt, n_predict)
+    drafts = drafted = accepted = 0
+    per_pos = [0] * n_max
+    done = 1
+    while done < n_predict:
+        length = min(n_max, n_predict - done - 1)
+        last, kept, right = reply[done - 1], 0, True
+        for position in range(length):
+            last = chain.guess[last]
+            right = right and last == reply[done + position]
+            if right:
+                kept += 1
+                per_pos[position] += 1
+        drafts += length > 0
+        drafted += length
+        accepted += kept
+        done += kept + 1
+    return Drafting(drafts, drafted, accepted, tuple(per_pos))
+
+
+def write_pair(folder: Path, chain: Chain) -> tuple[Path, Path]:
+    """Write target and drafter as Q4_0 GGUF into `folder`; returns both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target, drafter = folder / TARGET_NAME, folder / DRAFTER_NAME
+    _write_target(target, chain)
+    _write_drafter(drafter, chain)
+    return target, drafter
+
+
+def _write_target(path: Path, chain: Chain) -> None:
+    rows = _directions(chain)
+    output = np.zeros_like(rows)
+    for token, following in chain.after.items():
+        output[following] += rows[token]
+    writer = _writer(path, "gemma4", WIDTH, chain, sliding=[True, True, False, False])
+    _matrix(writer, "token_embd", rows)
+    _matrix(writer, "output", output)
+    for layer in range(LAYERS):
+        _layer(writer, layer, WIDTH, owns_kv=True)
+    _finish(writer, path)
+
+
+def _write_drafter(path: Path, chain: Chain) -> None:
+    rows = _directions(chain)
+    output = np.zeros_like(rows)
+    for token, following in chain.guess.items():
+        output[following] += rows[token]
+    sliding = [True, True, True, False]
+    writer = _writer(path, "gemma4-assistant", DRAFTER_WIDTH, chain, sliding)
+    writer.add_uint32("gemma4-assistant.embedding_length_out", WIDTH)
+    writer.add_uint32("gemma4-assistant.nextn_predict_layers", LAYERS)
+    # The draft step reads [embedding of the last token, hidden state]; it keeps the first half.
+    embedding_only = np.eye(DRAFTER_WIDTH, 2 * WIDTH, dtype=np.float32)
+    embedding_only[WIDTH:] = 0
+    padding = np.zeros((len(output), DRAFTER_WIDTH - WIDTH), np.float32)
+    _matrix(writer, "nextn.pre_projection", embedding_only)
+    _matrix(writer, "nextn.post_projection", np.zeros((WIDTH, DRAFTER_WIDTH), np.float32))
+    _matrix(writer, "token_embd", np.hstack([output, padding]))
+    for layer in range(LAYERS):
+        _layer(writer, layer, DRAFTER_WIDTH, owns_kv=False)
+    _finish(writer, path)
+
+
+def _directions(chain: Chain) -> npt.NDArray[np.float32]:
+    """One row of +-1 per token, [tokens, WIDTH]: exactly orthogonal among syllables and digits."""
+    hadamard = np.array([[1.0]], np.float32)
+    while len(hadamard) < WIDTH:
+        hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
+    rows = np.empty((len(chain.tokens), WIDTH), np.float32)
+    spoken = sorted(chain.after)
+    rows[:] = hadamard[len(spoken) :][np.arange(len(rows)) % (WIDTH - len(spoken))]
+    rows[spoken] = hadamard[: len(spoken)]
+    return rows
+
+
+def _writer(
+    path: Path, arch: str, width: int, chain: Chain, sliding: list[bool]
+) -> gguf.GGUFWriter:
+    writer = gguf.GGUFWriter(path.with_suffix(".part"), arch)
+    writer.add_name("known-answer pair, no trained weights")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(HEAD_SIZE)
+    writer.add_value_length(HEAD_SIZE)
+    writer.add_key_length_swa(HEAD_SIZE)
+    writer.add_value_length_swa(HEAD_SIZE)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_sliding_window(512)
+    writer.add_sliding_window_pattern(sliding)
+    writer.add_rope_freq_base(1e6)
+    writer.add_float32(f"{arch}.rope.freq_base_swa", 1e4)
+    writer.add_rope_dimension_count(HEAD_SIZE)
+    writer.add_uint32(f"{arch}.rope.dimension_count_swa", HEAD_SIZE)
+    writer.add_uint32(f"{arch}.attention.shared_kv_layers", 0)
+    writer.add_uint32(f"{arch}.embedding_length_per_layer_input", 0)
+    _tokenizer(writer, chain)
+    writer.add_tensor("output_norm.weight", np.ones(width, np.float32))
+    writer.add_tensor("rope_freqs.weight", np.ones(HEAD_SIZE // 2, np.float32))
+    return writer
+
+
+def _tokenizer(writer: gguf.GGUFWriter, chain: Chain) -> None:
+    kind = gguf.TokenType
+    types = [kind.CONTROL] * len(SPECIAL) + [kind.BYTE] * 256
+    types[UNK] = kind.UNKNOWN
+    types += [kind.NORMAL] * (len(chain.tokens) - len(types))
+    writer.add_tokenizer_model("gemma4")
+    writer.add_token_list([token.encode() for token in chain.tokens])
+    writer.add_token_scores([0.0] * len(chain.tokens))
+    writer.add_token_types(types)
+    writer.add_token_merges(list(chain.merges))
+    writer.add_bos_token_id(BOS)
+    writer.add_eos_token_id(EOS)
+    writer.add_unk_token_id(UNK)
+    writer.add_pad_token_id(PAD)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(TEMPLATE)
+
+
+def _matrix(writer: gguf.GGUFWriter, name: str, values: npt.NDArray[np.float32]) -> None:
+    """Store a matrix of whole numbers from -8 to 7 as Q4_0 with step 1: exact."""
+    rows, columns = values.shape
+    levels = values.astype(np.int8).reshape(-1, q4_0.GROUP)
+    blocks = q4_0.pack(levels, np.ones(len(levels), np.float16))
+    data = blocks.reshape(rows, columns // q4_0.GROUP * q4_0.BLOCK_BYTES)
+    writer.add_tensor(f"{name}.weight", data, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+
+
+def _layer(writer: gguf.GGUFWriter, layer: int, width: int, owns_kv: bool) -> None:
+    shapes = {
+        "attn_q": (HEADS * HEAD_SIZE, width),
+        "attn_output": (width, HEADS * HEAD_SIZE),
+        "ffn_gate": (FEED_FORWARD, width),
+        "ffn_up": (FEED_FORWARD, width),
+        "ffn_down": (width, FEED_FORWARD),
+    }
+    norms = {
+        "attn_norm": width,
+        "attn_q_norm": HEAD_SIZE,
+        "post_attention_norm": width,
+        "layer_output_scale": 1,
+        "ffn_norm": width,
+        "post_ffw_norm": width,
+    }
+    if owns_kv:
+        shapes |= {"attn_k": (HEAD_SIZE, width), "attn_v": (HEAD_SIZE, width)}
+        norms |= {"attn_k_norm": HEAD_SIZE}
+    for name, shape in shapes.items():
+        _matrix(writer, f"blk.{layer}.{name}", np.zeros(shape, np.float32))
+    for name, size in norms.items():
+        writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(size, np.float32))
+
+
+def _finish(writer: gguf.GGUFWriter, path: Path) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    path.with_suffix(".part").replace(path)

@@ -1,0 +1,316 @@
+"""Rig: the grammar and meaning of a rig's tpu.env."""
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.errors import RigError
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = "tpu.env"
+NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+-[a-z0-9]+-[a-z0-9]+-[a-z0-9_]+")
+LINE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
+# What reads the same in make, docker compose, bash and Python.
+SAFE_VALUE = re.compile(r"[A-Za-z0-9._/:+,=@-]*")
+SPEC_TYPES = (
+    "draft-simple",
+    "draft-eagle3",
+    "draft-mtp",
+    "draft-dflash",
+    "draft-dspark",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+)
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+Parser = Callable[[str], Any]
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _whole(low: int, high: int) -> Parser:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"\d+", value) or not low <= int(value) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def _one_of(*names: str) -> Parser:
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return value
+
+    return parse
+
+
+def _numbers(value: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d+(,\d+)*", value):
+        raise ValueError("whole numbers joined by commas, such as 1,2,3")
+    return tuple(int(part) for part in value.split(","))
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part for part in value.split(",") if part)
+
+
+def _spec_type(value: str) -> str:
+    for part in value.split(","):
+        if part not in SPEC_TYPES:
+            near = difflib.get_close_matches(part, SPEC_TYPES, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"llama.cpp draft types ({', '.join(SPEC_TYPES)}){hint}")
+    return value
+
+
+def _spec_types(value: str) -> tuple[str, ...]:
+    return tuple(_spec_type(part.replace("+", ",")) for part in value.split(","))
+
+
+def _digest(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{16,64}", value):
+        raise ValueError("a SHA-256 in lower-case hex, or at least its first 16 digits")
+    return value
+
+
+def _relative_or_absolute(value: str) -> str:
+    if ".." in Path(value).parts:
+        raise ValueError("a file name, or an absolute path, without '..'")
+    return value
+
+
+_WANTED = object()
+
+
+def _key(parse: Parser, default: object = _WANTED) -> Any:
+    """A tpu.env key. Empty means absent; a key without default must be given."""
+    metadata = {"parse": parse}
+    if default is _WANTED:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rig:
+    """Every setting of one rig. Field `ctx_size` is the key `CTX_SIZE`, and so on.
+
+    File names are looked up in the models folder unless they are absolute. A setting that is
+    absent is None (or an empty tuple).
+    """
+
+    folder: Path
+    overridden: tuple[str, ...] = ()
+    """keys that came from the environment instead of the file"""
+
+    backend: str = _key(_one_of("cuda", "cpu"))
+    gpu_name: str | None = _key(_text, None)
+    """part of the card's name as NVML gives it, with _ for a space"""
+    model: str = _key(_relative_or_absolute)
+    model_hf: str | None = _key(_text, None)
+    model_hf_revision: str | None = _key(_text, None)
+    model_package: str | None = _key(_text, None)
+    model_sha256: str | None = _key(_digest, None)
+    spec_type: str | None = _key(_spec_type, None)
+    spec_draft_model: str | None = _key(_relative_or_absolute, None)
+    spec_draft_hf: str | None = _key(_text, None)
+    spec_draft_hf_revision: str | None = _key(_text, None)
+    spec_draft_sha256: str | None = _key(_digest, None)
+    spec_draft_n_max: int | None = _key(_whole(1, 64), None)
+    host: str = _key(_text, "127.0.0.1")
+    port: int = _key(_whole(1, 65535))
+    ctx_size: int = _key(_whole(256, 10_000_000))
+    threads: int | None = _key(_whole(1, 1024), None)
+    n_gpu_layers: int | None = _key(_whole(0, 9999), None)
+    cache_type_k: str = _key(_one_of(*CACHE_TYPES), "f16")
+    cache_type_v: str = _key(_one_of(*CACHE_TYPES), "f16")
+    flash_attn: str = _key(_one_of("0", "1", "auto"), "1")
+    reasoning: str = _key(_one_of("on", "off", "auto"), "off")
+    parallel: int | None = _key(_whole(1, 256), None)
+    kv_unified: str | None = _key(_one_of("0", "1"), None)
+    llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp")
+    llama_cpp_commit: str | None = _key(_text, None)
+    llama_cpp_release: str = _key(_text, "11434.0.0")
+    llama_cpp_release_sha256: str = _key(
+        _digest, "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
+    )
+    cuda_version: str | None = _key(_text, None)
+    cuda_architectures: tuple[str, ...] = _key(_list, ())
+    cmake_extra: tuple[str, ...] = _key(_list, ())
+    speed_n_max: tuple[int, ...] = _key(_numbers, ())
+    speed_spec_types: tuple[str, ...] = _key(_spec_types, ())
+    """draft types that `speed` compares; + joins types that work together"""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def hardware(self) -> str:
+        """The third slot of the name: the card, or cpu."""
+        return self.name.split("-")[2]
+
+    @property
+    def runs_folder(self) -> Path:
+        return self.folder / "benchmarks" / "runs"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def needs_drafter(self) -> bool:
+        """Whether the draft type reads a drafter file (n-gram types need none)."""
+        return any(part.startswith("draft-") for part in (self.spec_type or "").split(","))
+
+    @property
+    def drafts(self) -> bool:
+        """Whether this rig drafts at all. An empty SPEC_DRAFT_MODEL means no drafter."""
+        if self.spec_type is None:
+            return False
+        return not self.needs_drafter or self.spec_draft_model is not None
+
+    def settings(self) -> dict[str, str]:
+        """Every setting in force, as tpu.env would write it; absent ones are empty."""
+        return {key: _written(getattr(self, key.lower())) for key in KEYS}
+
+    def variant(self, changes: Mapping[str, str]) -> "Rig":
+        """This rig with some settings changed, written as in tpu.env."""
+        values: dict[str, Any] = {}
+        for key, value in changes.items():
+            values[key.lower()] = _parse_value(key, value, f"a change of {key}")
+        return dataclasses.replace(self, **values)
+
+
+_FIELDS = {field.name.upper(): field for field in dataclasses.fields(Rig) if field.metadata}
+KEYS = tuple(_FIELDS)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(str(part).replace(",", "+") for part in value)
+    return str(value)
+
+
+def _parse_value(key: str, value: str, where: str) -> object:
+    field = _FIELDS[key]
+    if not SAFE_VALUE.fullmatch(value):
+        raise RigError(
+            f"{where}: {key}={value!r} holds a space, quote or shell character; "
+            "values may only use letters, digits and . _ / : + , = @ -"
+        )
+    if value == "":
+        if field.default is dataclasses.MISSING:
+            raise RigError(f"{where}: {key} must not be empty")
+        return () if isinstance(field.default, tuple) else None
+    try:
+        return field.metadata["parse"](value)
+    except ValueError as error:
+        raise RigError(f"{where}: {key}={value}: expected {error}") from None
+
+
+def read_lines(path: Path) -> dict[str, tuple[str, int]]:
+    """Read KEY=value lines and # comments; returns key -> (value, line number).
+
+    Raises RigError for an unknown or duplicate key and for any other kind of line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RigError(f"{path}: cannot be read: {error}") from None
+    found: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        match = LINE.fullmatch(line)
+        if not match:
+            raise RigError(f"{where}: {line!r} is not KEY=value and not a # comment")
+        key, value = match.groups()
+        if key not in _FIELDS:
+            near = difflib.get_close_matches(key, KEYS, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise RigError(f"{where}: unknown key {key}{hint}")
+        if key in found:
+            raise RigError(f"{where}: {key} was given already on line {found[key][1]}")
+        found[key] = (value, number)
+    return found
+
+
+def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
+    """Read a rig's folder. A variable of the same name in `environ` beats the file.
+
+    Raises RigError naming file, line, key and what was expected.
+    """
+    folder = folder.resolve()
+    path = folder / FILE
+    if not path.is_file():
+        rigs = ", ".join(sorted(rig.name for rig in all_rigs())) or "none"
+        raise RigError(f"{folder} is not a rig: it has no {FILE}. Rigs here: {rigs}")
+    lines = read_lines(path)
+    values: dict[str, Any] = {}
+    overridden = []
+    for key, field in _FIELDS.items():
+        if key in environ:
+            overridden.append(key)
+            values[key.lower()] = _parse_value(key, environ[key], f"environment variable {key}")
+        elif key in lines:
+            value, number = lines[key]
+            values[key.lower()] = _parse_value(key, value, f"{path}, line {number}")
+        elif field.default is dataclasses.MISSING:
+            raise RigError(f"{path}: {key} is missing")
+    rig = Rig(folder=folder, overridden=tuple(overridden), **values)
+    _check_together(rig, path)
+    return rig
+
+
+def all_rigs() -> list[Path]:
+    """The folders of this repository that are rigs."""
+    return [path.parent for path in ROOT.glob(f"*/{FILE}")]
+
+
+def _check_together(rig: Rig, path: Path) -> None:
+    """Settings that must agree with each other and with the folder's name."""
+    if rig.backend == "cuda" and not rig.gpu_name:
+        raise RigError(f"{path}: BACKEND=cuda needs GPU_NAME, the card this rig is for")
+    if rig.needs_drafter and rig.spec_draft_n_max is None:
+        raise RigError(f"{path}: SPEC_TYPE={rig.spec_type} needs SPEC_DRAFT_N_MAX")
+    for claim in name_claims(rig):
+        raise RigError(f"{path}: {claim}; rename the folder or mend the setting")
+
+
+def name_claims(rig: Rig) -> list[str]:
+    """What the rig's name claims and its settings deny; empty if they agree."""
+    if not NAME.fullmatch(rig.name):
+        return [
+            f"the folder name {rig.name} is not platform-runtime-hardware-model-encoding "
+            "(five slots, lower case)"
+        ]
+    platform, runtime, hardware, model, encoding = rig.name.split("-")
+    file = Path(rig.model).name.lower()
+    card = (rig.gpu_name or "").lower().replace("_", "")
+    series = re.match(r"[a-z]*\d+", hardware)
+    wrong = []
+    if platform != "local" or runtime != "llamacpp":
+        wrong.append(f"the name says {platform}-{runtime}, only local-llamacpp is known")
+    if (hardware == "cpu") != (rig.backend == "cpu"):
+        wrong.append(f"the name says {hardware}, BACKEND says {rig.backend}")
+    elif hardware != "cpu" and (series is None or series.group() not in card):
+        wrong.append(f"the name says {hardware}, GPU_NAME says {rig.gpu_name}")
+    if model not in file:
+        wrong.append(f"the name says {model}, MODEL says {rig.model}")
+    if encoding not in file:
+        wrong.append(f"the name says {encoding}, MODEL says {rig.model}")
+    return wrong

@@ -1,0 +1,199 @@
+"""Run: one dated run directory with its manifest, journal and lock."""
+
+import fcntl
+import json
+import os
+import platform
+import re
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TextIO
+
+import psutil
+
+from common.errors import RigError
+from common.rig import ROOT, Rig
+
+MANIFEST = "manifest.json"
+JOURNAL = "samples.jsonl"
+STARTS = "starts.jsonl"
+TELEMETRY = "telemetry.jsonl"
+LOCK = "run.lock"
+# What may differ between the first part of a run and its continuation.
+FREE_TO_CHANGE = {"started", "ended", "harness", "host"}
+
+
+class Run:
+    """A run directory that is being written. Use as a context manager: it holds the lock."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._lock: TextIO | None = None
+
+    def __enter__(self) -> "Run":
+        self._lock = (self.folder / LOCK).open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RigError(f"{self.folder} is being written by another run; wait for it") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._lock is not None
+        self._lock.close()
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def append(self, name: str, line: dict[str, Any]) -> None:
+        """Add one line to a journal file and sync it to the disk, or raise RigError.
+
+        A line that could not be written whole is taken back, so the journal stays readable.
+        """
+        path = self.folder / name
+        data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+        with path.open("ab", buffering=0) as file:
+            before = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(data) != len(data):
+                    raise OSError("the disk took only part of a line")
+                os.fsync(file.fileno())
+            except OSError as error:
+                os.ftruncate(file.fileno(), before)
+                raise RigError(
+                    f"{path} cannot be written: {error}; what was measured before is kept. "
+                    "Make room, then continue with RESUME=1"
+                ) from None
+
+    def write_manifest(self) -> None:
+        _write_whole(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
+
+    def finish(self) -> None:
+        self.manifest["ended"] = now()
+        self.write_manifest()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Lines of a journal file. A last line cut off by a crash is left out."""
+    path = folder / name
+    if not path.is_file():
+        return []
+    *whole, _torn = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in whole]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises RigError if `folder` is not a run directory."""
+    try:
+        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise RigError(f"{folder} is not a run directory: {MANIFEST}: {error}") from None
+
+
+def create(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> Run:
+    """A new run directory, dated today; `-2`, `-3` are added if there is one already."""
+    if out is not None:
+        if out.exists() and any(out.iterdir()):
+            raise RigError(f"{out} is not empty; name another folder, or leave it out")
+        folder = out
+    else:
+        base = f"{datetime.now().date()}-{what}-{rig.hardware}"
+        folder, number = rig.runs_folder / base, 2
+        while folder.exists():
+            folder, number = rig.runs_folder / f"{base}-{number}", number + 1
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(folder, {"what": what, "rig": rig.name, **manifest, "started": now(), "ended": None})
+    run.write_manifest()
+    return run
+
+
+def resume(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> Run:
+    """The last unfinished run of this kind, if it was made under the same settings.
+
+    Raises RigError if there is none, or if a setting differs (naming it).
+    """
+    folder = out or _last_unfinished(rig, what)
+    if folder is None:
+        raise RigError(f"{rig.runs_folder} has no unfinished {what} run; leave RESUME=1 out")
+    old = read_manifest(folder)
+    if old["ended"]:
+        raise RigError(f"{folder} is finished; leave RESUME=1 out to measure again")
+    new = json.loads(json.dumps({"what": what, "rig": rig.name, **manifest}))
+    for key in sorted((new.keys() | old.keys()) - FREE_TO_CHANGE):
+        if old.get(key) != new.get(key):
+            raise RigError(
+                f"{folder} was started under other settings: {_difference(key, old, new)}; "
+                "measure anew without RESUME=1"
+            )
+    _drop_torn_lines(folder)
+    return Run(folder, old)
+
+
+def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    before, after = old.get(key), new.get(key)
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                return f"{name} was {before.get(name)!r}, is now {after.get(name)!r}"
+    return f"{key} was {before!r}, is now {after!r}"
+
+
+def _last_unfinished(rig: Rig, what: str) -> Path | None:
+    pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-{re.escape(what)}-{rig.hardware}(-\d+)?")
+    folders = [path for path in rig.runs_folder.glob("*") if pattern.fullmatch(path.name)]
+    unfinished = [path for path in folders if not read_manifest(path)["ended"]]
+    return max(unfinished, key=lambda path: read_manifest(path)["started"], default=None)
+
+
+def _drop_torn_lines(folder: Path) -> None:
+    for name in (JOURNAL, STARTS, TELEMETRY):
+        path = folder / name
+        if path.is_file():
+            data = path.read_bytes()
+            os.truncate(path, data.rfind(b"\n") + 1)
+
+
+def harness() -> dict[str, Any]:
+    """The commit this project is at, and whether files differ from it."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    commit = git("rev-parse", "HEAD")
+    # Results are no part of the harness: a run directory does not make the tree dirty.
+    changes = git("status", "--porcelain", "--", ".", ":(exclude)*/benchmarks/runs")
+    return {"commit": commit, "dirty": None if commit is None else bool(changes)}
+
+
+def host() -> dict[str, Any]:
+    """The machine: CPU, cores, memory in GiB, kernel."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file() and (match := re.search(r"model name\s*: (.*)", info.read_text())):
+        model = match[1]
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+    }

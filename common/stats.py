@@ -1,0 +1,79 @@
+"""Intervals: speed-ups with 95% intervals, verdicts, drift. docs/METHOD.md explains them."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.stats import t as student_t
+
+CONFIDENCE = 0.95
+Key = tuple[str, str]
+"""cell, round"""
+
+
+@dataclass(frozen=True)
+class SpeedUp:
+    """A ratio of speeds with its 95% interval; the interval is None for fewer than 2 cells."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    round_spread: float | None
+    """largest over smallest per-round ratio, minus 1; None for a single round"""
+
+    @property
+    def verdict(self) -> str:
+        """pays, loses or even; unknown without an interval."""
+        if self.low is None or self.high is None:
+            return "unknown"
+        if self.low > 1:
+            return "pays"
+        return "loses" if self.high < 1 else "even"
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+def speed_up(baseline: Mapping[Key, float], arm: Mapping[Key, float]) -> SpeedUp:
+    """Speed-up of `arm` over `baseline`, paired by cell and round; speeds in tokens per second.
+
+    Per cell the log ratios are averaged over rounds; the headline is the geometric mean over
+    cells, the interval Student's t on the cell means with cells - 1 degrees of freedom. Cells are
+    the unit: more rounds sharpen each cell, only more cells narrow what is said of others.
+
+    Raises ValueError if the two have no cell and round in common.
+    """
+    shared = sorted(baseline.keys() & arm.keys())
+    if not shared:
+        raise ValueError("no cell and round was measured in both arms")
+    logs = {key: math.log(arm[key] / baseline[key]) for key in shared}
+    cells = sorted({cell for cell, _ in shared})
+    means = [statistics.fmean(v for (cell, _), v in logs.items() if cell == c) for c in cells]
+    center = statistics.fmean(means)
+    low = high = None
+    if len(means) > 1:
+        quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, len(means) - 1))
+        half = quantile * statistics.stdev(means) / math.sqrt(len(means))
+        low, high = math.exp(center - half), math.exp(center + half)
+    return SpeedUp(math.exp(center), low, high, _round_spread(logs))
+
+
+def _round_spread(logs: Mapping[Key, float]) -> float | None:
+    rounds = sorted({turn for _, turn in logs})
+    if len(rounds) < 2:
+        return None
+    means = [statistics.fmean(v for (_, turn), v in logs.items() if turn == r) for r in rounds]
+    return math.exp(max(means) - min(means)) - 1
+
+
+def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | None:
+    """How far the first arm moved when repeated at the end: geometric mean ratio over cells - 1.
+
+    None if no cell was measured both times.
+    """
+    cells = sorted(first.keys() & repeat.keys())
+    if not cells:
+        return None
+    return geometric_mean([repeat[cell] / first[cell] for cell in cells]) - 1

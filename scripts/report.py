@@ -1,0 +1,17 @@
+"""Make a run's report again from the files in its folder."""
+
+import argparse
+from pathlib import Path
+
+from common import report
+from scripts import cli
+
+
+def body() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
+    cli.say(str(report.write(parser.parse_args().run)))
+
+
+if __name__ == "__main__":
+    cli.main(body)

@@ -1,0 +1,56 @@
+"""Serve a rig in the foreground until Ctrl-C or `make stop`."""
+
+import json
+import shlex
+
+from common import server, serving
+from common.errors import RigError
+from common.rig import Rig
+from common.server import Server
+from scripts import cli
+
+
+def body() -> None:
+    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    already = serving.find(rig)
+    if already:
+        raise RigError(f"{rig.name} is served already at {already.url}; stop it with make stop")
+    engine = cli.prepare(rig)
+    log = serving.log_file(rig)
+    log.unlink(missing_ok=True)
+    cli.say(f"starting; the log is {log}")
+    running = Server(rig, engine, log)
+    cli.say(shlex.join(running.command))
+    try:
+        with running:
+            assert running.process is not None
+            serving.record(rig, running.process.pid)
+            introduce(rig, running)
+            code = running.process.wait()
+            if code not in (0, -15):
+                raise running.death("llama-server has ended by itself")
+    finally:
+        serving.forget(rig)
+    cli.say("stopped")
+
+
+def introduce(rig: Rig, running: Server) -> None:
+    """What a user needs next: the address, a line to try, and whether the drafter works."""
+    properties = server.properties(rig.url) or {}
+    cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
+    request = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
+    cli.say(f"try: curl {rig.url}/v1/chat/completions -d {shlex.quote(json.dumps(request))}")
+    cli.say(f"slots: {properties.get('total_slots', 'unknown')}, context: {rig.ctx_size} tokens")
+    check = running.check
+    if not rig.drafts:
+        cli.say("drafter: none")
+    elif check and check.draft_n:
+        cli.say(f"drafter: works, kept {check.draft_n_accepted} of {check.draft_n} in a first try")
+    else:
+        cli.say(
+            f"drafter: {rig.spec_type}, nothing drafted in a first try (it needs repeated text)"
+        )
+
+
+if __name__ == "__main__":
+    cli.main(body)

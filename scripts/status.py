@@ -1,0 +1,32 @@
+"""Say whether the rig is being served, and how its drafter does. Exit 3 if it is not."""
+
+import time
+
+import requests
+
+from common import counters, serving
+from common.errors import RigError
+from scripts import cli
+
+
+def body() -> int:
+    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    found = serving.find(rig)
+    if found is None:
+        cli.say(f"{rig.name} is not being served; start it with make serve")
+        return 3
+    minutes = (time.time() - found.created) / 60
+    cli.say(f"{rig.name}: process {found.pid}, for {minutes:.0f} min, log {found.log}")
+    try:
+        health = requests.get(f"{found.url}/health", timeout=5).json().get("status", "unknown")
+    except (requests.RequestException, ValueError):
+        raise RigError(f"{found.url} does not answer; see the log, or make stop") from None
+    cli.say(f"health: {health}, {found.url}/v1")
+    totals = counters.read(found.url)
+    kept = f"{totals.accepted / totals.drafted:.3f}" if totals.drafted else "absent"
+    cli.say(f"tokens generated: {totals.predicted_tokens}, drafted: {totals.drafted}, kept: {kept}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(body)

@@ -1,0 +1,18 @@
+"""Stop the rig's server, started by `make serve` in any terminal."""
+
+from common import serving
+from scripts import cli
+
+
+def body() -> None:
+    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    found = serving.find(rig)
+    if found is None:
+        cli.say(f"{rig.name} is not being served")
+        return
+    cli.say(f"stopped process {found.pid} in {serving.stop(found):.1f} s")
+    serving.forget(rig)
+
+
+if __name__ == "__main__":
+    cli.main(body)
