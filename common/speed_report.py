@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from common import figures, pair, parts
-from common.speed import BASELINE
+from common.summaries import BASELINE
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
