@@ -1,6 +1,6 @@
 """Figures of a report as SVG: the same bytes for the same numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,34 @@ def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of drafts kept")
         axes.legend(frameon=False, fontsize=9, loc="upper right")
+        _save(figure, path)
+
+
+def lines(
+    path: Path,
+    series: Mapping[str, Sequence[tuple[float, dict[str, Any]]]],
+    xlabel: str,
+    doubling: bool = False,
+) -> None:
+    """Speed-ups along x, one line per arm with its 95% band; x doubles from tick to tick or not."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for name, points in series.items():
+            x = [point for point, _ in points]
+            (line,) = axes.plot(x, [up["ratio"] for _, up in points], "o-", label=name)
+            band = [(p, up["low"], up["high"]) for p, up in points if up["low"] is not None]
+            if band:
+                at, low, high = zip(*band, strict=True)
+                axes.fill_between(at, low, high, color=line.get_color(), alpha=0.18)
+        axes.axhline(1, color=INK, linewidth=1)
+        if doubling:
+            ticks = sorted({point for points in series.values() for point, _ in points})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("speed-up over no drafter")
+        axes.legend(frameon=False, fontsize=9)
         _save(figure, path)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common import figures, pair, parts
+from common import figures, page
 from common.summaries import BASELINE
 
 
@@ -12,7 +12,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     pieces = [
         f"# Speed: {summary['rig']}, {manifest['started'][:10]}",
-        *_warnings(summary, manifest),
+        *page.warnings(summary, manifest),
         f"**{answer(summary, manifest)}**",
         "## Result",
         _headline(summary),
@@ -23,13 +23,13 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## By prompt",
         _by_prompt(summary),
         *_sampled(summary),
-        *_known_answer(summary),
+        *page.known_answer(summary),
         "## Can this be trusted",
-        *_trust(summary),
+        "\n".join([*page.trust(summary), *_equal_text(summary), page.time_line(summary["time"])]),
         "## What was run",
-        parts.what_was_run(manifest),
+        page.what_was_run(manifest),
         "## Do it again",
-        parts.reproduce(manifest),
+        page.reproduce(manifest),
         "## Not measured",
         "Long prompts, several requests at once, answer quality, energy. Other draft lengths than "
         "those above. What these numbers would be on another card.",
@@ -39,13 +39,13 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
 
 def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The answer in one sentence."""
-    where = parts.hardware(manifest)
+    where = page.hardware(manifest)
     arms = [arm for arm in summary["arms"] if arm["speed_up"]]
     if not arms:
         return f"On {where}, no arm with a drafter has been measured yet."
     best = max(arms, key=lambda arm: float(arm["speed_up"]["ratio"]))
     up = best["speed_up"]
-    figure = f"{parts.ratio(up)} ({parts.interval(up)}) the speed of no drafter"
+    figure = f"{page.ratio(up)} ({page.interval(up)}) the speed of no drafter"
     if up["verdict"] == "pays":
         return f"On {where}, {best['arm']} pays: {figure}."
     if up["verdict"] == "loses":
@@ -54,44 +54,25 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         )
     if up["verdict"] == "even":
         return f"On {where}, no drafter setting is sure to pay; the best, {best['arm']}: {figure}."
-    return f"On {where}, too little was measured to say; {best['arm']} ran at {parts.ratio(up)}."
-
-
-def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
-    found = []
-    if summary["quick"]:
-        found.append(
-            "> **Quick run**: few prompts, short replies, one round. A look, not a result."
-        )
-    if not summary["complete"]:
-        found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
-    if manifest["settings"]["MODEL"] == pair.TARGET_NAME:
-        found.append(
-            "> **Known-answer pair**: made-up weights without any training. Its kept share is "
-            "known in advance and checks the measuring; its speeds say nothing about Gemma."
-        )
-    return found
+    return f"On {where}, too little was measured to say; {best['arm']} ran at {page.ratio(up)}."
 
 
 def _headline(summary: dict[str, Any]) -> str:
     rows = []
     for arm in summary["arms"]:
-        up, memory = arm["speed_up"], arm["memory_mib"]
+        up = arm["speed_up"]
         rows.append([
             arm["arm"],
-            parts.number(arm["tokens_per_second"]),
-            parts.ratio(up) if up else "1 (baseline)",
-            parts.interval(up),
-            parts.percent(up["round_spread"]) if up else "",
-            parts.kept(arm["kept"]),
-            parts.number(arm["ttft_ms"]),
+            page.number(arm["tokens_per_second"]),
+            page.ratio(up) if up else "1 (baseline)",
+            page.interval(up),
+            page.percent(up["round_spread"]) if up else "",
+            page.kept(arm["kept"]),
+            page.number(arm["ttft_ms"]),
             up["verdict"] if up else "",
-            parts.number(memory["card_peak"] if memory["card_peak"] is not None
-                    else memory["process_peak"], 0),
+            page.memory(arm["memory_mib"]),
         ])  # fmt: skip
-    on_card = any(arm["memory_mib"]["card_peak"] is not None for arm in summary["arms"])
-    memory_title = "card MiB" if on_card else "process MiB"
-    return parts.table(
+    return page.table(
         [
             "arm",
             "tokens/s",
@@ -101,7 +82,7 @@ def _headline(summary: dict[str, Any]) -> str:
             "kept",
             "TTFT ms",
             "verdict",
-            memory_title,
+            page.memory_title(summary["arms"]),
         ],
         rows,
     )
@@ -124,23 +105,23 @@ def _by_prompt(summary: dict[str, Any]) -> str:
         [
             cell["cell"],
             cell["arm"],
-            parts.number(cell["tokens_per_second"]),
+            page.number(cell["tokens_per_second"]),
             f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
-            parts.kept(cell["kept"]),
+            page.kept(cell["kept"]),
         ]
         for cell in summary["cells"]
     ]
-    return parts.table(["prompt", "arm", "tokens/s", "speed-up", "kept"], rows)
+    return page.table(["prompt", "arm", "tokens/s", "speed-up", "kept"], rows)
 
 
 def _sampled(summary: dict[str, Any]) -> list[str]:
     rows = [
         [
             arm["arm"],
-            parts.number(arm["tokens_per_second"]),
-            parts.ratio(arm["speed_up"]) if arm["speed_up"] else "1 (baseline)",
-            parts.interval(arm["speed_up"]),
-            parts.kept(arm["kept"]),
+            page.number(arm["tokens_per_second"]),
+            page.ratio(arm["speed_up"]) if arm["speed_up"] else "1 (baseline)",
+            page.interval(arm["speed_up"]),
+            page.kept(arm["kept"]),
         ]
         for arm in summary["sampled"]
         if arm["tokens_per_second"] is not None
@@ -148,49 +129,11 @@ def _sampled(summary: dict[str, Any]) -> list[str]:
     if not rows:
         return []
     head = "## At temperature 0.8 (one round)"
-    return [head, parts.table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
+    return [head, page.table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
 
 
-def _known_answer(summary: dict[str, Any]) -> list[str]:
-    if summary["known_answer"] is None:
-        return []
-    measured = {arm["arm"]: arm["kept"] for arm in summary["arms"]}
-    rows = []
-    for line in summary["known_answer"]:
-        expected, own = line["expected"], measured[line["arm"]]
-        rows.append([
-            line["arm"],
-            f"{expected['accepted']} of {expected['drafted']}",
-            f"{own['accepted']} of {own['drafted']}" if own else "absent",
-            ", ".join(map(str, expected["accepted_per_pos"])),
-            ", ".join(map(str, own["accepted_per_pos"])) if own else "absent",
-            "yes" if line["equal"] else "NO",
-        ])  # fmt: skip
-    head = ["arm", "kept, expected", "kept, measured", "per position, expected",
-            "per position, measured", "equal"]  # fmt: skip
-    text = (
-        "The pair's tokens follow a known chain, so what is kept can be worked out without a "
-        "model. Every figure must be equal, not close."
-    )
-    return ["## Known answer", parts.table(head, rows), text]
-
-
-def _trust(summary: dict[str, Any]) -> list[str]:
-    flags, drift, times = summary["flags"], summary["drift"], summary["time"]
+def _equal_text(summary: dict[str, Any]) -> list[str]:
     lines = []
-    if drift["change"] is None:
-        lines.append("- Drift: not measured.")
-    else:
-        lines.append(
-            f"- Drift: the first arm ({drift['arm']}), repeated at the end, moved by "
-            f"{drift['change']:+.1%}. Speed-ups smaller than that mean little."
-        )
-    lines.append(
-        f"- Samples: {flags['samples']}. Taken while the card was throttled: "
-        f"{flags['throttled']}. Client and server clock more than 2% apart: "
-        f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
-        f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
-    )
     for row in summary["equal_text"]:
         if row["of"] and row["arm"] == BASELINE:
             lines.append(
@@ -202,5 +145,4 @@ def _trust(summary: dict[str, Any]) -> list[str]:
                 f"- Equal text, {row['arm']}: {row['equal']} of {row['of']} greedy replies are the "
                 "same as without drafter."
             )
-    lines.append(parts.time_line(times))
-    return ["\n".join(lines)]
+    return lines

@@ -1,6 +1,6 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from common import pair, run, stats
 
 BASELINE = "none"
 Trial = dict[str, Any]
+Speed = Callable[[Trial], float]
 
 
 class Log:
@@ -41,8 +42,9 @@ class Log:
     def ready_memory(self, arm: str) -> list[dict[str, Any]]:
         return [start["memory_ready_mib"] for start in self.starts if start["arm"] == arm]
 
-    def drift(self) -> dict[str, Any]:
+    def drift(self, speed: Speed | None = None) -> dict[str, Any]:
         """How far the first arm moved between its first and its last measurement."""
+        speed = speed or decode_speed
         arm, turn = self.arms[0], next(iter(self.kinds))
         own = [trial for trial in self.trials if trial["arm"] == arm]
         first = {t["cell"]: speed(t) for t in own if t["round"] == turn}
@@ -100,8 +102,9 @@ class Log:
             in_force = {**self.manifest["settings"], **changes}
             own = [trial for trial in trials if trial["arm"] == arm]
             if in_force["SPEC_TYPE"] == "draft-mtp" and own:
-                expected = self._expected(own, int(in_force["SPEC_DRAFT_N_MAX"]))
-                rows.append({"arm": arm, "expected": expected, "equal": expected == kept(own)})
+                expected, found = self._expected(own, int(in_force["SPEC_DRAFT_N_MAX"])), kept(own)
+                equal = expected == found
+                rows.append({"arm": arm, "expected": expected, "measured": found, "equal": equal})
         return rows
 
     def _expected(self, trials: list[Trial], length: int) -> dict[str, Any]:
@@ -119,17 +122,21 @@ class Log:
         }
 
 
-def speed(trial: Trial) -> float:
-    """Tokens per second of a trial: the server's decode speed for one request; for several at
-    once, all their output tokens over the time from sending to the last reply's end."""
-    samples = trial["samples"]
-    if len(samples) == 1:
-        return float(samples[0]["predicted_per_second"])
-    tokens = sum(sample["predicted_n"] for sample in samples)
-    return float(tokens * 1000 / max(sample["wall_ms"] for sample in samples))
+def decode_speed(trial: Trial) -> float:
+    """The server's own decode speed of a trial's only request, tokens per second."""
+    (sample,) = trial["samples"]
+    return float(sample["predicted_per_second"])
 
 
-def speeds(trials: Sequence[Trial], arm: str | None = None) -> dict[stats.Key, float]:
+def output_speed(trial: Trial) -> float:
+    """All output tokens of a batch over the time from sending to the end of its last reply."""
+    tokens = sum(sample["predicted_n"] for sample in trial["samples"])
+    return float(tokens * 1000 / max(sample["wall_ms"] for sample in trial["samples"]))
+
+
+def speeds(
+    trials: Sequence[Trial], arm: str | None = None, speed: Speed = decode_speed
+) -> dict[stats.Key, float]:
     """Cell and round -> tokens per second, of one arm or of trials that are one arm's."""
     return {
         (trial["cell"], trial["round"]): speed(trial)
