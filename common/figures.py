@@ -92,6 +92,30 @@ def lines(
         _save(figure, path)
 
 
+def places(path: Path, found: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+    """Speed-ups by tokens in (across) and requests at once (up), coloured by verdict."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+        axes = figure.subplots()
+        across = sorted({depth for depth, _, _ in found})
+        up = sorted({at_once for _, at_once, _ in found})
+        for depth, at_once, speed in found:
+            x, y, color = across.index(depth), up.index(at_once), COLORS[speed["verdict"]]
+            axes.plot(x, y, "s", color=color, markersize=30, alpha=0.85)
+            text = f"{speed['ratio']:.2f}"
+            axes.annotate(text, (x, y), ha="center", va="center", color="white", fontsize=9)
+        for verdict in ("pays", "even", "loses"):
+            axes.plot([], [], "s", color=COLORS[verdict], label=verdict)
+        axes.set_xticks(range(len(across)), [f"{depth:,}" for depth in across])
+        axes.set_yticks(range(len(up)), [str(count) for count in up])
+        axes.set_xlim(-0.6, len(across) - 0.4)
+        axes.set_ylim(-0.7, len(up) - 0.3)
+        axes.set_xlabel("tokens in")
+        axes.set_ylabel("requests at once")
+        axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+        _save(figure, path)
+
+
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.7)
