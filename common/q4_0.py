@@ -127,7 +127,7 @@ def blocks_to_bf16(blocks: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint16]) 
     _blocks_to_bf16(blocks, bits)
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:  # noqa: ANN401
+def machine_code(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:  # noqa: ANN401
     """Machine code, kept on disk where there is a place for it: a read-only container has none."""
     try:
         return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
@@ -156,8 +156,8 @@ def _half_value_body(bits: np.uint16) -> np.float32:
     return np.uint32((np.uint32(bits) << np.uint32(13)) + np.uint32(112 << 23)).view(np.float32)
 
 
-_half_bits = _compile(_half_bits_body)
-_half_value = _compile(_half_value_body)
+half_bits = machine_code(_half_bits_body)
+_half_value = machine_code(_half_value_body)
 
 
 def _fits_body(x, width, inverse, step, tolerance):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -214,7 +214,7 @@ def _block_body(x, width, amax, q, blocks, group):  # type: ignore[no-untyped-de
         q[i] = np.float32(7) if level > np.float32(7) else level
     total, squares = _sums(x, width, q)
     step = np.float32(total / squares)
-    half = _half_bits(step)
+    half = half_bits(step)
     if not abs(_half_value(half) - step) <= step * np.float32(2**-7):
         return STEP_RANGE
     blocks[group, 0] = half & 0xFF
@@ -226,12 +226,12 @@ def _block_body(x, width, amax, q, blocks, group):  # type: ignore[no-untyped-de
     return OK
 
 
-_fits = _compile(_fits_body)
+_fits = machine_code(_fits_body)
 # reassoc lets the sums of 32 run in vector lanes. It changes no bit: a product of a bf16, f16 or
 # f32 value with a level needs at most 28 of float64's 53 bits, and 32 of them of nearly equal
 # exponent (a value with a level other than 0 is at least amax/9) add without rounding.
-_sums = _compile(_sums_body, fastmath={"reassoc", "nsz"})
-_block = _compile(_block_body)
+_sums = machine_code(_sums_body, fastmath={"reassoc", "nsz"})
+_block = machine_code(_block_body)
 
 
 def _repack_bf16_body(bits, blocks, status):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
@@ -280,6 +280,6 @@ def _blocks_to_bf16_body(blocks, bits):  # type: ignore[no-untyped-def]  # noqa:
             bits[group, i + 16] = high >> np.uint32(16)
 
 
-_repack_bf16 = _compile(_repack_bf16_body)
-_repack_f32 = _compile(_repack_f32_body)
-_blocks_to_bf16 = _compile(_blocks_to_bf16_body)
+_repack_bf16 = machine_code(_repack_bf16_body)
+_repack_f32 = machine_code(_repack_f32_body)
+_blocks_to_bf16 = machine_code(_blocks_to_bf16_body)
