@@ -52,7 +52,7 @@ class _Sums:
 def check(
     checkpoint: Mapping[str, SourceTensor],
     file: GgufFile,
-    progress: Callable[[int], object] = lambda values: None,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Row], list[Row]]:
     """Compare every tensor of `file` with the checkpoint: rows by tensor, and totals by type.
 

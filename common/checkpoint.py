@@ -66,7 +66,7 @@ def read_into(tensor: SourceTensor, start: int, out: npt.NDArray[Any]) -> None:
     """
     with tensor.path.open("rb", buffering=0) as file:
         file.seek(tensor.offset + start * out.itemsize)
-        view = memoryview(out.reshape(-1).view(np.uint8))
+        view = out.reshape(-1).view(np.uint8).data
         while len(view):
             count = file.readinto(view)
             if not count:
@@ -118,7 +118,12 @@ def _read_header(path: Path) -> Iterator[SourceTensor]:
         header = json.loads(text)
         header.pop("__metadata__", None)
         entries = [
-            (name, entry["dtype"], tuple(map(int, entry["shape"])), *map(int, entry["data_offsets"]))
+            (
+                name,
+                entry["dtype"],
+                tuple(map(int, entry["shape"])),
+                *map(int, entry["data_offsets"]),
+            )
             for name, entry in header.items()
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

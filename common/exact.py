@@ -64,7 +64,9 @@ def plan(
     """
     arch = base.value("general.architecture")
     if arch not in ARCHITECTURES:
-        raise RigError(f"{base.path} is of architecture {arch}; expected {' or '.join(ARCHITECTURES)}")
+        raise RigError(
+            f"{base.path} is of architecture {arch}; expected {' or '.join(ARCHITECTURES)}"
+        )
     if base.value("general.file_type") != LlamaFileType.MOSTLY_Q8_0:
         raise RigError(f"{base.path} is not a Q8_0 file; convert the snapshot with --outtype q8_0")
     for pattern, _ in keep:
@@ -86,9 +88,7 @@ def plan(
     return moves
 
 
-def match(
-    checkpoint: Mapping[str, SourceTensor], file: GgufFile
-) -> dict[str, SourceTensor | None]:
+def match(checkpoint: Mapping[str, SourceTensor], file: GgufFile) -> dict[str, SourceTensor | None]:
     """The checkpoint tensor behind each tensor of `file`, by llama.cpp's name; None if computed.
 
     Raises RigError for a tensor that only one of the two holds and for a shape that differs.
@@ -118,7 +118,7 @@ def repack(
     moves: Sequence[Move],
     out: Path,
     threads: int,
-    progress: Callable[[int], object] = lambda values: None,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Write `out`: settings of `base`, weights of the checkpoint. progress gets values done.
 
@@ -276,5 +276,3 @@ def _buffer(
         setattr(buffers, key, np.empty(SLICE, dtype))
     array: npt.NDArray[Any] = getattr(buffers, key)
     return array[:count]
-
-

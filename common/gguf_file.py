@@ -19,8 +19,8 @@ import numpy.typing as npt
 from gguf.constants import (
     GGML_QUANT_SIZES,
     GGUF_DEFAULT_ALIGNMENT,
-    GGUFValueType,
     GGMLQuantizationType,
+    GGUFValueType,
 )
 
 from common.errors import RigError

@@ -36,8 +36,7 @@ class PartFile:
 
     def write(self, at: int, data: bytes | npt.NDArray[Any]) -> None:
         """Write `data` from byte `at` on; safe from several threads."""
-        view = memoryview(np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data)
-        view = view.cast("B")
+        view = memoryview(data if isinstance(data, bytes) else data.reshape(-1).view(np.uint8).data)
         try:
             while len(view):
                 count = os.pwrite(self._file, view, at)

@@ -1,11 +1,12 @@
 """Q8_0 blocks: 32 weights as one fp16 step and 32 whole numbers from -127 to 127."""
 
+# ruff: noqa: ANN401
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from common.q4_0 import half_bits, machine_code
+from common.machine_code import half_bits, machine_code
 
 BLOCK_BYTES = 34
 
@@ -18,7 +19,7 @@ def quantize_bf16(bits: npt.NDArray[np.uint16], blocks: npt.NDArray[np.uint8]) -
     _quantize_bf16(bits, blocks)
 
 
-def _quantize_bf16_body(bits: Any, blocks: Any) -> None:  # noqa: ANN401
+def _quantize_bf16_body(bits: Any, blocks: Any) -> None:
     words = np.empty(32, np.uint32)
     x = words.view(np.float32)
     width = bits.shape[1]

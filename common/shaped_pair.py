@@ -49,7 +49,13 @@ Progress = Callable[[int], object]
 
 
 def write_gguf(
-    path: Path, shape: Shape, role: str, kind: str, threads: int, progress: Progress, seed: int = SEED
+    path: Path,
+    shape: Shape,
+    role: str,
+    kind: str,
+    threads: int,
+    progress: Progress,
+    seed: int = SEED,
 ) -> None:
     """Write the target or the drafter as GGUF of `kind` (a key of FORMATS).
 

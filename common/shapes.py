@@ -47,17 +47,35 @@ class Shape:
 
 SHAPES: Mapping[str, Shape] = {
     "e2b": Shape(
-        layers=35, full_every=5, hidden=1536, feed_forward=6144, wide_feed_forward=12288,
-        heads=8, kv_heads=1, kv_shared_layers=20,
+        layers=35,
+        full_every=5,
+        hidden=1536,
+        feed_forward=6144,
+        wide_feed_forward=12288,
+        heads=8,
+        kv_heads=1,
+        kv_shared_layers=20,
     ),
     "e4b": Shape(
-        layers=42, full_every=6, hidden=2560, feed_forward=10240, wide_feed_forward=10240,
-        heads=8, kv_heads=2, kv_shared_layers=18,
+        layers=42,
+        full_every=6,
+        hidden=2560,
+        feed_forward=10240,
+        wide_feed_forward=10240,
+        heads=8,
+        kv_heads=2,
+        kv_shared_layers=18,
     ),
     # E2B cut to two layers: 1.2 GB of bf16, enough to time a repack and quick to make.
     "bench": Shape(
-        layers=2, full_every=2, hidden=1536, feed_forward=6144, wide_feed_forward=12288,
-        heads=8, kv_heads=1, kv_shared_layers=0,
+        layers=2,
+        full_every=2,
+        hidden=1536,
+        feed_forward=6144,
+        wide_feed_forward=12288,
+        heads=8,
+        kv_heads=1,
+        kv_shared_layers=0,
     ),
 }
 """By the name given to make_pair. A pair with a known answer is not made of random weights."""

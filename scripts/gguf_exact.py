@@ -1,7 +1,7 @@
 """Write a checkpoint's weights, exactly, in the layout of the converter's Q8_0 file; or check one.
 
-    gguf_exact.py SNAPSHOT_DIR Q8_0.gguf OUT.gguf [--bf16] [--keep PATTERN=TYPE]
-    gguf_exact.py SNAPSHOT_DIR --check FILE [--json OUT.json]
+gguf_exact.py SNAPSHOT_DIR Q8_0.gguf OUT.gguf [--bf16] [--keep PATTERN=TYPE]
+gguf_exact.py SNAPSHOT_DIR --check FILE [--json OUT.json]
 """
 
 import argparse
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,20 +23,24 @@ from common.exact import KEEP_TYPES, plan, repack
 from common.gguf_file import open_gguf
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("snapshot", type=Path, help="folder with the .safetensors files")
     parser.add_argument("q8_0", type=Path, nargs="?", help="llama.cpp's conversion of it to Q8_0")
     parser.add_argument("out", type=Path, nargs="?", help="the file to write")
     parser.add_argument("--bf16", action="store_true", help="write the original weights, not Q4_0")
     parser.add_argument(
-        "--keep", action="append", default=[], type=_keep, metavar="PATTERN=TYPE",
+        "--keep",
+        action="append",
+        default=[],
+        type=_keep,
+        metavar="PATTERN=TYPE",
         help="leave the tensors of that name unquantized, as f32, f16 or bf16",
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--check", type=Path, metavar="FILE", help="compare FILE with the snapshot")
     parser.add_argument("--json", type=Path, help="with --check: write the figures here too")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if (args.check is None) == (args.out is None):
         parser.error("give either Q8_0.gguf and OUT.gguf, or --check FILE")
     if args.threads < 1:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -12,13 +13,13 @@ from common.shaped_pair import FORMATS, ROLES, layout_of, write_gguf, write_safe
 from common.shapes import SHAPES
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write into")
     parser.add_argument("--shape", choices=SHAPES, required=True)
     parser.add_argument("--format", choices=[*FORMATS, "safetensors"], required=True)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.threads < 1:
         parser.error("--threads must be 1 or more")
     try:
