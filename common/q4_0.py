@@ -12,8 +12,8 @@ bit for bit.
 import numpy as np
 import numpy.typing as npt
 
-from common import q4_0_kernel
-from common.q4_0_kernel import LARGEST, NOT_FINITE, OFF_GRID, OK, SMALLEST, STEP_RANGE
+from common import block_kernels
+from common.block_kernels import LARGEST, NOT_FINITE, OFF_GRID, OK, SMALLEST, STEP_RANGE
 
 GROUP = 32
 BLOCK_BYTES = 18
@@ -69,13 +69,13 @@ def repack(values: Values, blocks: npt.NDArray[np.uint8], status: npt.NDArray[np
     """Find each group's exact Q4_0 block.
 
         values: [groups, 32]; bf16 bits as uint16, or f16, or f32. blocks: [groups, 18], written.
-        status: [groups], written: OK, OFF_GRID, NOT_FINITE or STEP_RANGE; a group that is not OK has
-    no meaningful block. Releases the GIL: call it on slices from several threads.
+        status: [groups], written: OK, OFF_GRID, NOT_FINITE or STEP_RANGE; the block of a group that is
+    not OK means nothing. Releases the GIL: call it on slices from several threads.
     """
     if values.dtype == np.uint16:
-        q4_0_kernel.repack_bf16(values, blocks, status)
+        block_kernels.repack_bf16(values, blocks, status)
     else:
-        q4_0_kernel.repack_f32(np.ascontiguousarray(values, np.float32), blocks, status)
+        block_kernels.repack_f32(np.ascontiguousarray(values, np.float32), blocks, status)
 
 
 def repack_numpy(values: Values) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -115,4 +115,4 @@ def round_to_bf16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 def blocks_to_bf16(blocks: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint16]) -> None:
     """`round_to_bf16(dequantize(blocks))`, compiled. bits: [groups, 32], written."""
-    q4_0_kernel.blocks_to_bf16(blocks, bits)
+    block_kernels.blocks_to_bf16(blocks, bits)

@@ -1,23 +1,62 @@
-"""The exact step search of Q4_0 as machine code, one group of 32 at a time.
+"""Block kernels: Q4_0 and Q8_0 as machine code, one group of 32 values at a time.
 
-The same search in plain NumPy, and what it means, is in common/q4_0.py. Rounding x * (1 / step)
-in place of x / step cannot change a result: the two differ only near a half level, and there no
-step is accepted (half a level is at least amax/16, the tolerance amax/128).
+What they compute is told in common/q4_0.py and common/q8_0.py, which are what to call. Rounding
+x * (1 / step) in place of x / step cannot change what the step search finds: the two differ only
+near a half level, and there no step is accepted (half a level is at least amax/16, the tolerance
+amax/128).
 
 Loops run to `width`, always 32 but not known when compiling: a loop of known length would be
-unrolled before it could become vector instructions, and run at a third of the speed.
+unrolled before it could become vector instructions, and run at a third of the speed. Arguments are
+Any: numba, not mypy, finds their types. All kernels share this file because numba's cache notices
+a change only in the file of the kernel itself.
 """
 
 # ruff: noqa: ANN401
+from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
-
-from common.machine_code import half_bits, half_value, machine_code
 
 OK, OFF_GRID, NOT_FINITE, STEP_RANGE = 0, 1, 2, 3
 SMALLEST, LARGEST = np.float32(2**-20), np.float32(2**20)
 """Outside these largest magnitudes no step amax/m, m = 1..8, is an fp16 of 7 good bits or more."""
+
+
+def machine_code(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Compile on first use; kept on disk where there is a place, which a read-only image lacks."""
+    options = {"nogil": True, "error_model": "numpy", **options}
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        compiled = numba.njit(**options)(function)
+    return compiled
+
+
+def _half_bits(x: Any) -> Any:
+    bits = np.float32(x).view(np.uint32)
+    if bits >= np.uint32(0x477FF000):  # 65520, half way from the largest fp16 to the next
+        return np.uint16(0x7C00)
+    if bits < np.uint32(0x38800000):  # below 2**-14: a whole number of 2**-24
+        return np.uint16(np.rint(np.float64(x) * 16777216.0))
+    odd = (bits >> np.uint32(13)) & np.uint32(1)
+    rounded = (bits + np.uint32(0xFFF) + odd) >> np.uint32(13)
+    return np.uint16(rounded - np.uint32(112 << 10))  # exponent bias 127 to 15
+
+
+def _half_value(bits: Any) -> Any:
+    if bits >= np.uint16(0x7C00):
+        return np.float32(np.inf)
+    if bits < np.uint16(0x400):
+        return np.float32(bits) * np.float32(2**-24)
+    return np.uint32((np.uint32(bits) << np.uint32(13)) + np.uint32(112 << 23)).view(np.float32)
+
+
+half_bits = machine_code(_half_bits)
+"""fp16 bits of a float32 >= 0, ties to even, overflow to infinity: what np.float16(x) holds."""
+
+half_value = machine_code(_half_value)
+"""float32 of the fp16 with these bits, 0 to infinity; exact."""
 
 
 def _fits_body(x: Any, q: Any, width: Any, inverse: Any, step: Any, tolerance: Any) -> Any:
@@ -47,8 +86,8 @@ def _block_body(x: Any, width: Any, amax: Any, q: Any, blocks: Any, group: Any) 
     q: room for 32 float32.
     """
     if amax == np.float32(0):
-        for i in range(BLOCK_BYTES):
-            blocks[group, i] = 0 if i < 2 else 0x88
+        for i in range(18):
+            blocks[group, i] = 0 if i < 2 else 0x88  # level 0 is stored as 8
         return OK
     if amax < SMALLEST or amax > LARGEST:
         return STEP_RANGE
@@ -140,3 +179,29 @@ def _blocks_to_bf16_body(blocks: Any, bits: Any) -> None:
 repack_bf16 = machine_code(_repack_bf16_body)
 repack_f32 = machine_code(_repack_f32_body)
 blocks_to_bf16 = machine_code(_blocks_to_bf16_body)
+
+
+def _quantize_q8_0_body(bits: Any, blocks: Any) -> None:
+    words = np.empty(32, np.uint32)
+    x = words.view(np.float32)
+    width = bits.shape[1]
+    for group in range(bits.shape[0]):
+        amax = np.float32(0)
+        for i in range(width):
+            words[i] = np.uint32(bits[group, i]) << np.uint32(16)
+        for i in range(width):
+            amax = max(amax, abs(x[i]))
+        step = amax / np.float32(127)
+        inverse = np.float32(0) if step == 0 else np.float32(1) / step
+        half = half_bits(step)
+        blocks[group, 0] = half & 0xFF
+        blocks[group, 1] = half >> 8
+        for i in range(width):
+            scaled = np.float32(x[i] * inverse)
+            size = abs(scaled)
+            whole = np.floor(size)
+            whole += np.floor(np.float32(2) * (size - whole))
+            blocks[group, 2 + i] = np.uint8(np.int32(whole if scaled >= 0 else -whole))
+
+
+quantize_q8_0 = machine_code(_quantize_q8_0_body)
