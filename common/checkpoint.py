@@ -118,13 +118,9 @@ def _read_header(path: Path) -> Iterator[SourceTensor]:
         header = json.loads(text)
         header.pop("__metadata__", None)
         entries = [
-            (
-                name,
-                entry["dtype"],
-                tuple(map(int, entry["shape"])),
-                *map(int, entry["data_offsets"]),
-            )
+            (name, entry["dtype"], tuple(map(int, entry["shape"])), begin, end)
             for name, entry in header.items()
+            for begin, end in [map(int, entry["data_offsets"])]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RigError(f"{path} has no readable safetensors header; fetch it again") from error

@@ -69,8 +69,8 @@ def repack(values: Values, blocks: npt.NDArray[np.uint8], status: npt.NDArray[np
     """Find each group's exact Q4_0 block.
 
         values: [groups, 32]; bf16 bits as uint16, or f16, or f32. blocks: [groups, 18], written.
-        status: [groups], written: OK, OFF_GRID, NOT_FINITE or STEP_RANGE; the block of a group that is
-    not OK means nothing. Releases the GIL: call it on slices from several threads.
+        status: [groups], written: OK, OFF_GRID, NOT_FINITE or STEP_RANGE; without OK a block means
+    nothing. Releases the GIL: call it on slices from several threads.
     """
     if values.dtype == np.uint16:
         block_kernels.repack_bf16(values, blocks, status)
