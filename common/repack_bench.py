@@ -28,6 +28,8 @@ class Timing:
     """One command, start to end. seconds: wall; resident: most memory at once, bytes."""
 
     seconds: float
+    cpu_seconds: float
+    """of all its threads, in the program and in the kernel: steadier than wall on a busy host"""
     sync_seconds: float
     """to force its output to the disk afterwards; 0 for a command that does so itself"""
     resident: int
@@ -139,7 +141,8 @@ def _time(command: Sequence[str], output: Path) -> Timing:
     started = time.perf_counter()
     with output.open("rb") as file:
         os.fsync(file.fileno())
-    return Timing(seconds, time.perf_counter() - started, usage.ru_maxrss * 1024)
+    sync = time.perf_counter() - started
+    return Timing(seconds, usage.ru_utime + usage.ru_stime, sync, usage.ru_maxrss * 1024)
 
 
 def _time_inside(snapshot: Path, q8: Path, out: Path, threads: int) -> float:

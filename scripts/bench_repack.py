@@ -70,24 +70,21 @@ def _print(figures: Figures) -> None:
     synced = statistics.median(t.seconds + t.sync_seconds for t in figures.quantize)
     most = max(t.resident for t in figures.quantize)
     size = figures.source_bytes
-    rows: list[tuple[str, float, int]] = [
-        ("exact repack, whole command", exact, figures.resident),
-        ("exact repack, without starting Python", figures.inside_seconds, 0),
-        ("llama-quantize --pure q4_0", quantize, most),
-        ("llama-quantize, output synced", synced, 0),
-        ("NumPy search (from a slice)", figures.numpy_seconds, 0),
+    cpu = [statistics.median(t.cpu_seconds for t in ts) for ts in (figures.exact, figures.quantize)]
+    rows: list[tuple[str, float, float, int]] = [
+        ("exact repack, whole command", exact, cpu[0], figures.resident),
+        ("exact repack, without starting Python", figures.inside_seconds, 0, 0),
+        ("llama-quantize --pure q4_0", quantize, cpu[1], most),
+        ("llama-quantize, output synced", synced, 0, 0),
+        ("NumPy search (from a slice)", figures.numpy_seconds, 0, 0),
     ]
     print(f"{size:,} bytes of bf16, {figures.threads} threads, {len(figures.exact)} paired rounds")
-    print(
-        tabulate(
-            [
-                [name, f"{t:.2f}", f"{size / t / 1e6:,.0f}", f"{m / 1e6:,.0f}" if m else ""]
-                for name, t, m in rows
-            ],
-            ["", "median s", "MB/s", "resident MB"],
-            disable_numparse=True,
-        )
-    )
+    cells = []
+    for name, seconds, busy, memory in rows:
+        shown = [f"{seconds:.2f}", f"{busy:.2f}" if busy else "", f"{size / seconds / 1e6:,.0f}"]
+        cells.append([name, *shown, f"{memory / 1e6:,.0f}" if memory else ""])
+    heads = ["", "median s", "CPU s", "MB/s", "resident MB"]
+    print(tabulate(cells, heads, disable_numparse=True))
     unsynced = statistics.median(figures.ratios_unsynced)
     print(
         f"wall over llama-quantize's: {figures.ratio:.2f} (at most {MAX_RATIO:g}; rounds "

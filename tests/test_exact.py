@@ -1,3 +1,5 @@
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -9,6 +11,8 @@ from common.checkpoint import open_checkpoint
 from common.errors import RigError
 from common.exact import plan, repack
 from common.gguf_file import open_gguf
+from common.shaped_pair import write_gguf, write_safetensors
+from common.shapes import SHAPES
 from tests.small_model import Array, on_grid, weights, write_q8_0, write_snapshot
 from tests.test_checkpoint import shards
 
@@ -270,3 +274,21 @@ def test_shards_give_the_same_bytes(tmp_path: Path) -> None:
     out = tmp_path / "sharded.gguf"
     repack(q8, plan(open_checkpoint(folder), q8), out, 2)
     assert out.read_bytes() == whole.read_bytes()
+
+
+def test_memory_does_not_grow_with_the_model(tmp_path: Path) -> None:
+    """A 64 MB matrix repacks in a few slices' worth of arrays."""
+    shape = replace(SHAPES["bench"], vocabulary=2**17, drafter_layers=1)
+    (tmp_path / "snapshot").mkdir()
+    write_safetensors(
+        tmp_path / "snapshot" / "model.safetensors", shape, "drafter", 2, lambda _: None
+    )
+    write_gguf(tmp_path / "q8.gguf", shape, "drafter", "q8_0", 2, lambda _: None)
+    base = open_gguf(tmp_path / "q8.gguf")
+    moves = plan(open_checkpoint(tmp_path / "snapshot"), base)
+    assert max(move.like.size for move in moves) == 2**25
+    tracemalloc.start()
+    repack(base, moves, tmp_path / "out.gguf", 2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 2 * exact.SLICE < peak < 12 * exact.SLICE

@@ -13,8 +13,12 @@ from tests.test_shaped_pair import SMALL
 FIGURES = Figures(
     source_bytes=1_000_000_000,
     threads=2,
-    exact=[Timing(0.9, 0, 200_000_000), Timing(1.2, 0, 300_000_000), Timing(0.6, 0, 100_000_000)],
-    quantize=[Timing(0.8, 0.2, 9), Timing(0.8, 0.2, 9), Timing(0.8, 0.2, 9)],
+    exact=[
+        Timing(0.9, 1, 0, 200_000_000),
+        Timing(1.2, 1, 0, 300_000_000),
+        Timing(0.6, 1, 0, 100_000_000),
+    ],
+    quantize=[Timing(0.8, 1, 0.2, 9), Timing(0.8, 1, 0.2, 9), Timing(0.8, 1, 0.2, 9)],
     inside_seconds=0.5,
     numpy_seconds=30.0,
 )
@@ -41,8 +45,8 @@ def test_figures_by_hand() -> None:
 @pytest.mark.parametrize(
     "worse",
     [
-        {"exact": [Timing(1.1, 0, 1)] * 3},
-        {"exact": [Timing(0.5, 0, 700_000_000)] * 3},
+        {"exact": [Timing(1.1, 1, 0, 1)] * 3},
+        {"exact": [Timing(0.5, 1, 0, 700_000_000)] * 3},
         {"numpy_seconds": 9.0},
     ],
 )
@@ -67,6 +71,7 @@ def test_measures_both_commands(
     )
     assert figures.exact[0].resident > 50_000_000  # Python itself
     assert figures.exact[0].seconds > figures.quantize[0].seconds > 0
+    assert figures.exact[0].cpu_seconds > 0
     left = {path.name for path in (tmp_path / "work").iterdir()}
     assert left == {"snapshot", "q8_0.gguf", "bf16.gguf"}
 
