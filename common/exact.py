@@ -232,12 +232,16 @@ def _same_weights(values: npt.NDArray[Any], move: Move, base: GgufFile) -> None:
     elif move.like.type == Q8_0:
         blocks = raw.reshape(-1, 34)
         steps = blocks[:, :2].copy().view("<f2").astype(np.float32)
-        theirs = blocks[:, 2:].view(np.int8).astype(np.float32) * steps
+        with np.errstate(invalid="ignore"):
+            theirs = blocks[:, 2:].view(np.int8).astype(np.float32) * steps
         ours = wide.reshape(-1, 32)
-        # Q8_0 rounds to amax/127: off by 0.5 of that, and by its fp16 step's own rounding.
-        with np.errstate(invalid="ignore"):  # what is not finite is reported as such later
-            near = np.abs(ours - theirs) <= 0.01 * np.abs(ours).max(axis=1, keepdims=True)
-        same = bool(near[np.isfinite(ours).all(axis=1)].all())
+        # Q8_0 rounds to amax/127: off by 0.5 of that, by its fp16 step's rounding (1 part in 2048),
+        # and for a step below 2**-14 by up to 127 times 2**-25. Not finite: reported as such later.
+        with np.errstate(invalid="ignore"):
+            largest = np.abs(ours).max(axis=1, keepdims=True)
+            near = np.abs(ours - theirs) <= 0.01 * largest + 127 * 2**-25
+        finite = np.isfinite(ours).all(axis=1) & np.isfinite(theirs).all(axis=1)
+        same = bool(near[finite].all())
     else:
         return
     if not same:

@@ -237,6 +237,15 @@ def test_q8_0_of_another_model(tmp_path: Path, changed: str) -> None:
     assert not (tmp_path / "out.gguf").exists()
 
 
+@pytest.mark.parametrize("scale", [2.0**-10, 2.0**-13])
+def test_small_weights_are_no_other_model(tmp_path: Path, scale: float) -> None:
+    """Q8_0's fp16 steps lose digits where weights are small; ours are 16 times as large."""
+    tensors = weights()
+    tensors[UP] = tensors[UP] * np.float32(scale)
+    found = dequantized(read(run(tmp_path, tensors))["blk.0.ffn_up.weight"])
+    assert np.abs(found - tensors[UP]).max() <= np.abs(tensors[UP]).max() * 2**-7
+
+
 def test_file_that_is_not_q8_0(tmp_path: Path) -> None:
     snapshot = write_snapshot(tmp_path / "snapshot", weights())
     path = write_q8_0(tmp_path / "f16.gguf", weights(), file_type=gguf.LlamaFileType.MOSTLY_F16)
