@@ -6,13 +6,8 @@ READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
 LATER := accuracy identity formats cost builds tune
-.PHONY: help show engine draft doctor serve stop status speed longctx sweep longmixed map report $(LATER)
-=======
-LATER := longctx sweep longmixed map accuracy identity formats cost builds tune
-.PHONY: help show engine draft model pin files doctor serve stop status speed report $(LATER)
->>>>>>> files
+.PHONY: help show engine draft model pin files doctor serve stop status speed longctx sweep longmixed map report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
