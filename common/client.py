@@ -127,7 +127,7 @@ async def _read_stream(reply: Reply, response: aiohttp.ClientResponse, start: fl
         if line.startswith(b"data: [DONE]"):
             done = True
             break
-        _take(reply, json.loads(line[6:]), (time.perf_counter() - start) * 1000)
+        take(reply, json.loads(line[6:]), (time.perf_counter() - start) * 1000)
         if reply.error:
             return
     if not done:
@@ -136,7 +136,8 @@ async def _read_stream(reply: Reply, response: aiohttp.ClientResponse, start: fl
         reply.error = "the reply has no timings; this is not llama-server, or it is too old"
 
 
-def _take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
+def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
+    """Add one streamed event, which arrived `now_ms` after the request was sent."""
     if "error" in event:
         reply.error = f"server error: {event['error'].get('message', event['error'])}"
         return

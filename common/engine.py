@@ -117,7 +117,7 @@ def build_from(
     """Like `build`, from one source that has been fetched."""
     home = folder(rig, fetched)
     if not home.is_dir():
-        _check_tools(rig)
+        check_tools(rig)
         tree = places.cache() / "builds" / home.name
         tree.mkdir(parents=True, exist_ok=True)
         _compile(rig, fetched, tree, say, progress)
@@ -142,7 +142,8 @@ def _first_source(rig: Rig, say: Callable[[str], None]) -> Source:
     raise RigError("no llama.cpp source could be fetched:\n  " + "\n  ".join(reasons))
 
 
-def _check_tools(rig: Rig) -> None:
+def check_tools(rig: Rig) -> None:
+    """Raise RigError if this host lacks a compiler the rig's engine needs."""
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         raise RigError("no C++ compiler found; install one, on Debian or Ubuntu: apt install g++")
     if rig.backend == "cuda" and shutil.which("nvcc") is None:

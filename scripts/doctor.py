@@ -1,0 +1,27 @@
+"""Say what this host has and lacks for a rig, with the fix. Exit 1 if the rig cannot run."""
+
+import os
+
+from common import host
+from scripts import cli
+
+MARKS = {"ok": "ok   ", "lacks": "LACKS", "note": "note "}
+
+
+def body() -> int:
+    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    checks = host.examine(rig, os.environ.get("RUNNER", "host"))
+    for check in checks:
+        cli.say(f"{MARKS[check.state]}  {check.name}: {check.text}")
+        if check.fix:
+            cli.say(f"       -> {check.fix}")
+    lacking = [check.name for check in checks if check.state == "lacks"]
+    if lacking:
+        cli.say(f"{rig.name} cannot run on this host yet: {', '.join(lacking)}")
+        return 1
+    cli.say(f"{rig.name} can run on this host")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(body)

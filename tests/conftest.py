@@ -1,0 +1,87 @@
+"""Fixtures: a rig in a temporary folder, the fake llama-server, and the real engine."""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common import engine, pair, rig
+from common.engine import Engine
+from common.errors import RigError
+from common.rig import ROOT, Rig
+
+TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the caller's reaches a test."""
+    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER"):
+        monkeypatch.delenv(key, raising=False)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def pair_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    pair.write_pair(folder, pair.make_chain())
+    return folder
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, free_port: int, pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """The known-answer rig, copied, on a free port, with its models at hand."""
+    folder = tmp_path / TINY.name
+    folder.mkdir()
+    shutil.copy(TINY / "tpu.env", folder)
+    monkeypatch.setenv("MODELS_DIR", str(pair_folder))
+    monkeypatch.setenv("PORT", str(free_port))
+    return rig.load(folder)
+
+
+@pytest.fixture(scope="session")
+def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake as a program that can be started like llama-server."""
+    program = tmp_path_factory.mktemp("fake") / "llama-server"
+    fake = Path(__file__).with_name("fake_llama_server.py")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def fake(fake_program: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine]:
+    """Call with FAKE_ settings to get an engine that behaves so."""
+
+    def make(**settings: str) -> Engine:
+        for key in [key for key in os.environ if key.startswith("FAKE_")]:
+            monkeypatch.delenv(key)
+        for key, value in settings.items():
+            monkeypatch.setenv(f"FAKE_{key.upper()}", value)
+        monkeypatch.setenv("LLAMA_SERVER", str(fake_program))
+        return Engine(fake_program, {})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def real_engine() -> Engine:
+    """The built llama-server. `make test` builds it first."""
+    own = os.environ.pop("LLAMA_SERVER", None)
+    try:
+        return engine.find(rig.load(TINY, environ={}))
+    except RigError as error:
+        pytest.fail(f"{error}", pytrace=False)
+    finally:
+        if own:
+            os.environ["LLAMA_SERVER"] = own

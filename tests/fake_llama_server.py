@@ -1,0 +1,183 @@
+"""A llama-server of known speed and known acceptance, with faults on request.
+
+It takes llama-server's flags. What it does is set by environment variables:
+FAKE_RATE        tokens per second without drafting (default 2000)
+FAKE_SPEED_UPS   speed-up at each draft length, such as 1:1.5,2:1.2 (default 1)
+FAKE_TTFT_MS     time to the first token (default 5)
+FAKE_ACCEPT      tokens accepted in each draft, in turn, such as 1,0,2 (default 1,0)
+FAKE_FAULT       one of the faults below, with a number where it says N
+    exit             ends at start with an error
+    old-flag         ends at start as a server that does not know a flag
+    die-in:N         is killed in the middle of the Nth chat request
+    die-after:N      is killed after the Nth chat request
+    hang:N           the Nth chat request never ends
+    cut:N            the Nth chat request is cut off
+    no-timings       replies carry no timings
+    error:N          the Nth chat request gets HTTP 500
+A fault is done once where FAKE_ONCE names a file: the file is made, and the fault not repeated.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from aiohttp import web
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--spec-type", default="")
+    parser.add_argument("--spec-draft-n-max", type=int, default=0)
+    return parser.parse_known_args()[0]
+
+
+class Fake:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.length = options.spec_draft_n_max if "draft-" in options.spec_type else 0
+        ups = dict(
+            pair.split(":") for pair in os.environ.get("FAKE_SPEED_UPS", "").split(",") if pair
+        )
+        self.rate = float(os.environ.get("FAKE_RATE", "2000")) * float(ups.get(str(self.length), 1))
+        self.ttft = float(os.environ.get("FAKE_TTFT_MS", "5")) / 1000
+        self.accept = [int(part) for part in os.environ.get("FAKE_ACCEPT", "1,0").split(",")]
+        fault, _, number = os.environ.get("FAKE_FAULT", "").partition(":")
+        once = os.environ.get("FAKE_ONCE")
+        if once and fault and Path(once).exists():
+            fault = ""
+        self.fault, self.number, self.once = fault, int(number or 0), once
+        self.requests = self.drafts = self.drafted = self.accepted = self.predicted = 0
+        self.per_pos = [0] * self.length
+
+    def faults(self, fault: str) -> bool:
+        hit = self.fault == fault and (not self.number or self.requests == self.number)
+        if hit and self.once:
+            Path(self.once).touch()
+        return hit
+
+    def steps(self, tokens: int) -> list[int]:
+        """Tokens per chunk; counts drafts as llama-server does."""
+        chunks, done, turn = [1], 1, 0
+        while done < tokens:
+            length = min(self.length, tokens - done - 1)
+            kept = min(self.accept[turn % len(self.accept)], length)
+            turn += 1
+            self.drafts += length > 0
+            self.drafted += length
+            self.accepted += kept
+            for position in range(kept):
+                self.per_pos[position] += 1
+            chunks.append(kept + 1)
+            done += kept + 1
+        return chunks
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        arrived = time.perf_counter()
+        body = await request.json()
+        tokens = body.get("max_tokens", 16)
+        self.requests += 1
+        if self.faults("error"):
+            return web.json_response({"error": {"message": "made up"}}, status=500)
+        before = (self.drafted, self.accepted)
+        chunks = self.steps(tokens)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event({"role": "assistant", "content": None}))
+        start = arrived + self.ttft
+        done, first = 0, 0.0
+        for count in chunks:
+            # a token is out when the step that made it is: the first at once, then one a tick
+            await until(start + (done + count - 1) / self.rate)
+            await response.write(event({"content": " word" * count}))
+            done += count
+            first = first or time.perf_counter()
+            if done > tokens // 2:
+                await self.break_down(response)
+        self.predicted += tokens
+        timings = {
+            "prompt_n": 10,
+            "prompt_ms": self.ttft * 1000,
+            "cache_n": 0,
+            "predicted_n": tokens,
+            "predicted_ms": (tokens - 1) / self.rate * 1000,
+            "predicted_per_second": self.rate,
+            # what really happened, on a busy machine later than planned
+            "first_ms": (first - arrived) * 1000,
+            "real_per_second": (tokens - 1) / (time.perf_counter() - first),
+        }
+        if self.drafted > before[0]:
+            timings["draft_n"] = self.drafted - before[0]
+            timings["draft_n_accepted"] = self.accepted - before[1]
+        last = {} if self.faults("no-timings") else {"timings": timings}
+        await response.write(event({}, finish_reason="length", **last))
+        await response.write(b"data: [DONE]\n\n")
+        if self.faults("die-after"):
+            await response.write_eof()
+            os._exit(9)
+        return response
+
+    async def break_down(self, response: web.StreamResponse) -> None:
+        if self.faults("die-in"):
+            print("fake: dying in the middle of a request", flush=True)
+            os._exit(9)
+        if self.faults("hang"):
+            await asyncio.sleep(3600)
+        if self.faults("cut"):
+            transport = response._req.transport  # type: ignore[union-attr]
+            assert transport is not None
+            transport.close()
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        lines = [
+            f"llamacpp:spec_decode_num_drafts_total {self.drafts}",
+            f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
+            f"llamacpp:spec_decode_num_accepted_tokens_total {self.accepted}",
+            f"llamacpp:tokens_predicted_total {self.predicted}",
+            "llamacpp:prompt_tokens_total 10",
+        ]
+        lines += [
+            f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} {count}'
+            for i, count in enumerate(self.per_pos)
+        ]
+        return web.Response(text="\n".join(lines) + "\n")
+
+
+async def until(moment: float) -> None:
+    """Sleep to within a millisecond, then watch the clock: asyncio's timers are too coarse."""
+    early = moment - time.perf_counter() - 0.002
+    if early > 0:
+        await asyncio.sleep(early)
+    while time.perf_counter() < moment:
+        await asyncio.sleep(0)
+
+
+def event(delta: dict[str, object], finish_reason: str | None = None, **more: object) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
+
+
+async def health(_request: web.Request) -> web.Response:
+    return web.json_response({"status": "ok"})
+
+
+def main() -> None:
+    options = arguments()
+    fake = Fake(options)
+    if fake.faults("exit"):
+        sys.exit("fake: cannot load the model")
+    if fake.faults("old-flag"):
+        sys.exit("error: invalid argument: --spec-type")
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", fake.chat)
+    app.router.add_get("/metrics", fake.metrics)
+    app.router.add_get("/health", health)
+    web.run_app(app, host=options.host, port=options.port, print=None)
+
+
+if __name__ == "__main__":
+    main()
