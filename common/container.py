@@ -11,15 +11,12 @@ from typing import Any
 
 import pynvml
 
-from common import files, gpu
+from common import gpu, memory
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import Rig
 
 SECRETS = Path("/run/secrets")
-# What the engine takes beside the files: its context, compute buffers and the KV cache of a small
-# context. The study's E2B drafter alone costs 72 to 84 MiB beside its file.
-MARGIN_MIB = 400.0
 NO_RUNTIME = (
     "the container was given no NVIDIA card. Install the NVIDIA Container Toolkit on the host "
     "(nvidia-ctk runtime configure --runtime=docker, then restart Docker) and start it with "
@@ -221,12 +218,10 @@ def has_real_kernels(
 
 
 def check_memory(card: CardFacts, rig: Rig) -> None:
-    """Raise RigError if the files alone do not fit the card's free memory."""
-    present = [file.path for file in files.wanted(rig) if file.path.is_file()]
-    needed = sum(path.stat().st_size for path in present) / 2**20
-    if present and needed + MARGIN_MIB > card.free_mib:
+    """Raise RigError if the rig's files and cache do not fit the card's free memory."""
+    need = memory.need_mib(rig)
+    if need is not None and need > card.free_mib:
         raise RigError(
-            f"the {card.name} has {card.free_mib:.0f} MiB free, the files of this rig need "
-            f"{needed:.0f} and about {MARGIN_MIB:.0f} more: close what else uses the card "
-            "(nvidia-smi lists it), or pick a smaller rig"
+            f"the {card.name} has {card.free_mib:.0f} MiB free, this rig needs about {need:.0f}: "
+            "close what else uses the card (nvidia-smi lists it), or lower CTX_SIZE"
         )
