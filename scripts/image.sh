@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the image of a rig, or with `name` as second argument say only what it is called.
+# Build the image of a rig: image.sh RIG [name|quiet]. With `name` say only what it is called.
 # What is built is in the rig's tpu.env; the environment beats it. Also from the environment:
 #   IMAGE=NAME         another name for the image
 #   LLAMA_SRC=FOLDER   a llama.cpp tree instead of the pinned source
@@ -8,6 +8,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rig=$1
+mode=${2:-}
 file=$root/$rig/tpu.env
 [ -f "$file" ] || { echo "error: $rig is not a rig: it has no tpu.env" >&2; exit 2; }
 
@@ -27,7 +28,7 @@ extra=$(setting CMAKE_EXTRA)
 [ -z "$extra" ] || tag=$tag-$(printf %s "$extra" | cksum | cut -d ' ' -f 1)
 [ -z "${LLAMA_SRC:-}" ] || tag=$tag-local
 image=${IMAGE:-gemma-rigs:$tag}
-if [ "${2:-}" = name ]; then
+if [ "$mode" = name ]; then
     echo "$image"
     exit
 fi
@@ -41,4 +42,5 @@ done
 [ -z "${LLAMA_SRC:-}" ] || set -- "$@" --build-context "llama-src=$LLAMA_SRC"
 [ -z "${CPU_BASE:-}" ] || set -- "$@" --build-context "cpu-base=docker-image://$CPU_BASE"
 [ -z "${CA_BUNDLE:-}" ] || set -- "$@" --secret "id=ca_bundle,src=$CA_BUNDLE"
+[ "$mode" != quiet ] || set -- "$@" --quiet
 exec docker buildx build --load "$@" --tag "$image" "$root"
