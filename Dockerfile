@@ -87,7 +87,7 @@ RUN install -d -o rig -g rig /opt/gemma-rigs/local-*/benchmarks/runs && \
 # The driver's tools show what the entry point asks for; the kernel cache spares a second compile.
 ENV MODELS_DIR=/models CUDA_CACHE_PATH=/kernels GEMMA_RIGS_CACHE=/tmp/gemma-rigs MPLCONFIGDIR=/tmp/matplotlib \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility PYTHONUNBUFFERED=1
-USER rig
+USER 10001:10001
 WORKDIR /opt/gemma-rigs
 ENTRYPOINT ["/opt/venv/bin/python", "/opt/gemma-rigs/scripts/entry.py"]
 CMD ["--help"]

@@ -69,8 +69,9 @@ make_base() {
 }
 
 mkdir -p "$state"
-command -v docker >/dev/null && command -v dockerd >/dev/null && docker buildx version >/dev/null 2>&1 &&
-    docker compose version >/dev/null 2>&1 || install_docker
+if ! { command -v dockerd && docker buildx version && docker compose version; } >/dev/null 2>&1; then
+    install_docker
+fi
 start_daemon
 make_base
 docker buildx version
