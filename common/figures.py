@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("svg")
-import matplotlib.pyplot as plt
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -26,8 +23,9 @@ COLORS = {"pays": PAYS, "even": EVEN, "loses": LOSES, "unknown": EVEN}
 
 def speed_up(path: Path, arms: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> None:
     """Speed-up per arm with its 95% interval, and one dot per prompt; 1 is no drafter."""
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 0.8 + 0.62 * len(arms)))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(arms)), layout="constrained")
+        axes = figure.subplots()
         for row, arm in enumerate(arms):
             up = arm["speed_up"]
             dots = [c["speed_up"] for c in cells if c["arm"] == arm["arm"] and c["speed_up"]]
@@ -48,8 +46,9 @@ def speed_up(path: Path, arms: Sequence[dict[str, Any]], cells: Sequence[dict[st
 
 def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
     """Per arm, the share of drafts that were still right at each position."""
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 3.2))
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        axes = figure.subplots()
         longest = 1
         for arm in arms:
             counts = arm["kept"]["accepted_per_pos"][:16]
@@ -72,9 +71,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
 
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.tight_layout()
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(figure)
     # Trailing blanks trip diff tools and mean nothing.
     lines = [line.rstrip() for line in path.read_text().splitlines()]
     path.write_text("\n".join(lines) + "\n")

@@ -21,7 +21,7 @@ STARTS = "starts.jsonl"
 TELEMETRY = "telemetry.jsonl"
 LOCK = "run.lock"
 # What may differ between the first part of a run and its continuation.
-FREE_TO_CHANGE = {"started", "ended", "harness", "host"}
+FREE_TO_CHANGE = {"started", "ended", "wall_s", "host", "overridden"}
 
 
 class Run:

@@ -26,16 +26,16 @@ LOG_LIMIT = 4 << 20  # bytes
 CHECK_TOKENS = 16
 CHECK_PROMPT = "Count from one to twenty in words."
 ADVICE = (
-    (r"vocab type must match|different vocab|requires embedding_length_out|target hidden size"
-     r"|n_embd.*target",
+    (r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
+     r"|failed to create MTP context|embedding_length_out",
      "the drafter does not belong to this model: check SPEC_DRAFT_MODEL"),
     (r"out of memory|failed to allocate|cudaMalloc failed",
      "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card"),
-    (r"unknown speculative|spec-type.*invalid|invalid.*spec-type|unknown.*spec.*type",
+    (r"unknown speculative type",
      "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine"),
     (r"invalid argument|unknown argument",
      "this llama-server is too old for a flag: build the pinned engine with make engine"),
-    (r"invalid magic|tensor .* data is not within|file bounds|corrupted or incomplete"
+    (r"invalid magic|data is not within the file bounds|corrupted or incomplete"
      r"|failed to read|unexpectedly reached end",
      "the model file is damaged: delete it and fetch it again with make draft"),
     (r"unknown model architecture",
@@ -142,13 +142,13 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,  # Ctrl-C reaches us; we stop the server in order
                 preexec_fn=_die_with_parent,
             )
         self._wait_ready(begin)
         self.ready_s = time.monotonic() - begin
-        self._check_residency()
+        self.check_residency()
         self._check_drafting()
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class Server:
             time.sleep(0.02)
         raise self.death(f"llama-server was not ready after {READY_S:.0f} s")
 
-    def _check_residency(self) -> None:
+    def check_residency(self) -> None:
         """The card is the one in use and holds all layers; never a silent CPU fallback."""
         if self.rig.backend != "cuda":
             return
@@ -253,7 +253,7 @@ def _how(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
 
     The log level is raised so that the log names the device and what was put on it.

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 Key = tuple[str, str]
@@ -54,7 +54,7 @@ def speed_up(baseline: Mapping[Key, float], arm: Mapping[Key, float]) -> SpeedUp
     center = statistics.fmean(means)
     low = high = None
     if len(means) > 1:
-        quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, len(means) - 1))
+        quantile = float(stdtrit(len(means) - 1, (1 + CONFIDENCE) / 2))
         half = quantile * statistics.stdev(means) / math.sqrt(len(means))
         low, high = math.exp(center - half), math.exp(center + half)
     return SpeedUp(math.exp(center), low, high, _round_spread(logs))

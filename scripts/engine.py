@@ -1,10 +1,10 @@
 """Build the rig's llama.cpp into the cache, or say where it is."""
 
-from scripts import cli
+from scripts import cli, preparing
 
 
 def body() -> None:
-    built = cli.build_engine(cli.load_rig(cli.parser(__doc__).parse_args().rig))
+    built = preparing.build_engine(cli.load_rig(cli.parser(__doc__).parse_args().rig))
     cli.say(f"{built.title}\n{built.server}")
 
 

@@ -9,7 +9,7 @@ from common.engine import CONTAINER
 from common.errors import RigError
 from common.rig import Rig
 from common.server import Server
-from scripts import cli
+from scripts import cli, preparing
 
 
 def body() -> None:
@@ -17,7 +17,7 @@ def body() -> None:
     already = serving.find(rig)
     if already:
         raise RigError(f"{rig.name} is served already at {already.url}; stop it with make stop")
-    engine = cli.prepare(rig)
+    engine = preparing.prepare(rig)
     log = serving.log_file(rig)
     log.unlink(missing_ok=True)
     cli.say(f"starting; the log is {log}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common import speed
-from scripts import cli
+from scripts import cli, measuring
 
 
 def body() -> int:
@@ -11,7 +11,7 @@ def body() -> int:
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     arguments = parser.parse_args()
     rig = cli.load_rig(arguments.rig)
-    return cli.measure(rig, speed.plan(rig, cli.flag("QUICK")), arguments.out)
+    return measuring.measure(rig, speed.plan(rig, cli.flag("QUICK")), arguments.out)
 
 
 if __name__ == "__main__":

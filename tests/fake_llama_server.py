@@ -12,6 +12,7 @@ FAKE_FAULT       one of the faults below, with a number where it says N
     die-after:N      is killed after the Nth chat request
     hang:N           the Nth chat request never ends
     cut:N            the Nth chat request is cut off
+    no-drafts        nothing is drafted although it was asked for
     no-timings       replies carry no timings
     error:N          the Nth chat request gets HTTP 500
 A fault is done once where FAKE_ONCE names a file: the file is made, and the fault not repeated.
@@ -168,6 +169,8 @@ async def health(_request: web.Request) -> web.Response:
 def main() -> None:
     options = arguments()
     fake = Fake(options)
+    if fake.faults("no-drafts"):
+        fake.length = 0
     if fake.faults("exit"):
         sys.exit("fake: cannot load the model")
     if fake.faults("old-flag"):

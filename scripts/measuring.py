@@ -1,0 +1,70 @@
+"""What every measuring script shares: the run directory, progress, and the report."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from common import experiment, files, gpu, prompts, report, run
+from common.engine import Engine
+from common.experiment import Plan
+from common.rig import Rig
+from scripts.cli import flag, say
+from scripts.preparing import prepare
+
+
+def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
+    """Measure a plan into a run directory (new, or RESUME=1) and write its report."""
+    built = prepare(loaded)
+    start = time.monotonic()
+    manifest = _manifest(loaded, plan, built)
+    resume = flag("RESUME")
+    begin = run.resume if resume else run.create
+    with begin(loaded, plan.what, manifest, out) as current:
+        say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
+        total = len(plan.blocks()) * len(plan.cells)
+        with tqdm(total=total, unit="trial", disable=None) as bar:
+
+            def show(finished: int, what: str) -> None:
+                bar.set_description(what, refresh=False)
+                bar.update(finished)
+
+            try:
+                experiment.measure(plan, loaded, built, current, show)
+            except BaseException:
+                say(f"unfinished: {_short(current.folder)}; RESUME=1 continues it")
+                raise
+        current.manifest["wall_s"] = None if resume else time.monotonic() - start
+        current.finish()
+        path = report.write(current.folder)
+    say(report.answer(current.folder))
+    say(f"report: {_short(path)}")
+    return 0
+
+
+def _short(path: Path) -> str:
+    """The path as the user would type it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
+    card = gpu.find(loaded)
+    text = prompts.path(plan.what).read_bytes()
+    return {
+        "plan": plan.to_json(),
+        "settings": loaded.settings(),
+        "overridden": list(loaded.overridden),
+        "prompts_sha256": hashlib.sha256(text).hexdigest(),
+        "harness": run.harness(),
+        "engine": built.info,
+        "engine_title": built.title,
+        "image": os.environ.get("IMAGE_DIGEST"),
+        "files": files.describe(loaded),
+        "card": card.describe() if card else None,
+        "host": run.host(),
+        "wall_s": None,
+    }

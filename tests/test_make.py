@@ -1,0 +1,76 @@
+"""What a user types: the targets of every rig and of the root."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from common import rig
+from common.rig import ROOT
+
+RIGS = sorted(folder.name for folder in rig.all_rigs())
+LATER = "longctx sweep longmixed map accuracy identity formats cost builds tune".split()  # noqa: SIM905
+
+
+def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", *arguments], capture_output=True, text=True, cwd=ROOT, env={**clean, **environment}
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_help_names_every_target(name: str) -> None:
+    code, out, _err = make("-C", name)
+    assert code == 0
+    for target in "help show serve stop status draft speed report".split():  # noqa: SIM905
+        assert f"  {target} " in out
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_show(name: str) -> None:
+    code, out, _err = make("-C", name, "show")
+    assert code == 0
+    assert "llama-server -m " in out
+
+
+def test_the_command_line_beats_the_file() -> None:
+    _code, out, _err = make("-C", RIGS[0], "show", "PORT=9123")
+    assert "--port 9123" in out
+    assert "# PORT comes from the environment" in out
+
+
+@pytest.mark.parametrize("target", LATER)
+def test_what_is_not_built_yet_says_so(target: str) -> None:
+    code, _out, err = make("-C", RIGS[0], target)
+    assert code == 2
+    assert f"make {target} is not built yet" in err
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")
+def test_a_gpu_rig_without_a_card_says_so_before_any_download(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    code, out, err = make(
+        "-C", "local-llamacpp-3050oem-4b-q4_0", "speed", GEMMA_RIGS_CACHE=cache, RUNNER="host"
+    )
+    assert code == 2  # make's code for a recipe that failed
+    assert "is for the card RTX_3050, but no NVIDIA card can be used on this host" in err
+    assert "fetching" not in out
+    assert not Path(cache).exists()
+
+
+def test_report_needs_a_run() -> None:
+    code, _out, err = make("report")
+    assert code == 2
+    assert "RUN=" in err
+    code, _out, err = make("report", "RUN=docs")
+    assert "not a run directory" in err
+
+
+def test_a_rig_is_only_data() -> None:
+    for name in RIGS:
+        assert (ROOT / name / "Makefile").read_text() == "include ../common/rig.mk\n"
+        assert not list((ROOT / name).glob("**/*.py"))
