@@ -178,7 +178,7 @@ def check_cuda(card: CardFacts, info: dict[str, Any]) -> None:
         return
     raise RigError(
         f"driver {card.driver} supports CUDA {card.cuda[0]}.{card.cuda[1]}, this engine was built "
-        f"with {wanted}: update the driver, or set CUDA_VERSION to one it supports and build again"
+        f"with {wanted}: get a newer driver, or set CUDA_VERSION to one it supports and build again"
     )
 
 
@@ -207,9 +207,7 @@ def architectures(info: dict[str, Any]) -> list[tuple[tuple[int, int], str]]:
     return []
 
 
-def has_real_kernels(
-    capability: tuple[int, int], built: list[tuple[tuple[int, int], str]]
-) -> bool:
+def has_real_kernels(capability: tuple[int, int], built: list[tuple[tuple[int, int], str]]) -> bool:
     """Whether finished kernels run on the card: same major version, not a newer minor one."""
     return any(
         kind != "virtual" and number[0] == capability[0] and number[1] <= capability[1]

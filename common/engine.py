@@ -111,9 +111,7 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
     return build_from(rig, _first_source(rig, say), say, progress)
 
 
-def build_from(
-    rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress
-) -> Engine:
+def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress) -> Engine:
     """Like `build`, from one source that has been fetched."""
     home = folder(rig, fetched)
     if not home.is_dir():

@@ -1,6 +1,6 @@
 """Entry point of the image: check what can be checked, then run one of the scripts.
 
-    docker run IMAGE SCRIPT [ARGUMENT ...]      such as: serve RIG
+docker run IMAGE SCRIPT [ARGUMENT ...]      such as: serve RIG
 """
 
 import os
@@ -28,7 +28,7 @@ def body() -> None:
     if rest and verb not in NO_ENGINE:
         ready(rest[0])
     script = Path(__file__).with_name(f"{verb}.py")
-    os.execv(sys.executable, [sys.executable, str(script), *rest])
+    os.execv(sys.executable, [sys.executable, str(script), *rest])  # noqa: S606 (one program)
 
 
 def ready(name: str) -> None:

@@ -50,7 +50,7 @@ def test_driver_older_than_the_cuda_of_the_image() -> None:
         container.check_cuda(old, engine_info("86-real"))
     # Within one major version finished kernels run, others would have to be compiled.
     container.check_cuda(old, engine_info("86-real", "12.9.1"))
-    with pytest.raises(RigError, match="update the driver, or set CUDA_VERSION"):
+    with pytest.raises(RigError, match="get a newer driver, or set CUDA_VERSION"):
         container.check_cuda(old, engine_info("80-virtual", "12.9.1"))
     container.check_cuda(AMPERE, engine_info("86-real"))
 

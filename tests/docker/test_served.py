@@ -11,10 +11,12 @@ import openai
 import pytest
 import requests
 from docker import DockerClient
+from docker.errors import NotFound
 from docker.models.containers import Container
 
 from common import client, pair
-from tests.docker.conftest import ROOT, TINY, run
+from common.rig import ROOT
+from tests.docker.conftest import TINY, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2700)]
 
@@ -52,6 +54,7 @@ class Stack:
 
     def inside(self, *command: str) -> tuple[int, str]:
         done = self.container.exec_run(list(command))
+        assert isinstance(done.output, bytes)
         return int(done.exit_code or 0), done.output.decode()
 
 
@@ -87,7 +90,7 @@ def stack(engine: DockerClient, settings: dict[str, str], image: str) -> Iterato
 def _health(stack: Stack) -> str | None:
     try:
         container = stack.container
-    except Exception:  # noqa: BLE001 (not made yet)
+    except NotFound:  # not made yet
         return None
     health = container.attrs["State"].get("Health")
     return str(health["Status"]) if container.status == "running" and health else None
@@ -160,7 +163,9 @@ def test_listens_on_loopback_only(stack: Stack) -> None:
         if (fields := line.split())[3] == "0A"
     ]
     port = f"{int(stack.settings['PORT']):04X}"
-    mine = [address for address, _, number in (a.partition(":") for a in listening) if number == port]
+    mine = [
+        address for address, _, number in (a.partition(":") for a in listening) if number == port
+    ]
     assert mine == ["0100007F"]
 
 

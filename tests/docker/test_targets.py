@@ -14,7 +14,11 @@ from docker import DockerClient
 from common import pair
 from tests.docker.conftest import TINY, run
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2700)]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(2700),
+    pytest.mark.usefixtures("image"),
+]
 
 
 def make(tree: Path, *arguments: str) -> list[str]:
@@ -61,7 +65,7 @@ def test_speed_measures_in_the_image_and_brings_the_run_home(
 
 
 def test_ctrl_c_ends_the_container_and_resume_goes_on(
-    engine: DockerClient, image: str, settings: dict[str, str], tree: Path
+    engine: DockerClient, settings: dict[str, str], tree: Path
 ) -> None:
     running = subprocess.Popen(
         make(tree, "speed", "QUICK=1"), env=settings, text=True, start_new_session=True,
@@ -86,9 +90,7 @@ def test_ctrl_c_ends_the_container_and_resume_goes_on(
     assert_known_answer(folder)
 
 
-def test_a_second_run_on_one_day_has_its_own_folder(
-    image: str, settings: dict[str, str], tree: Path
-) -> None:
+def test_a_second_run_on_one_day_has_its_own_folder(settings: dict[str, str], tree: Path) -> None:
     for _ in range(2):
         run(make(tree, "speed", "QUICK=1"), settings)
     names = sorted(path.name for path in (tree / TINY / "benchmarks" / "runs").iterdir())
@@ -105,7 +107,7 @@ def test_a_second_run_on_one_day_has_its_own_folder(
     ],
 )
 def test_settings_go_in_and_exit_codes_come_out(
-    image: str, settings: dict[str, str], tree: Path, verb: str, change: str, code: int, text: str
+    settings: dict[str, str], tree: Path, verb: str, change: str, code: int, text: str
 ) -> None:
     key, value = change.split("=")
     script = tree / "scripts" / "in_docker.sh"
@@ -117,9 +119,7 @@ def test_settings_go_in_and_exit_codes_come_out(
     assert text in done.stdout + done.stderr
 
 
-def test_serve_status_stop(
-    image: str, settings: dict[str, str], tree: Path, free_port: int
-) -> None:
+def test_serve_status_stop(settings: dict[str, str], tree: Path, free_port: int) -> None:
     here = {**settings, "PORT": str(free_port)}
     serving = subprocess.Popen(
         make(tree, "serve"), env=here, text=True, stdin=subprocess.DEVNULL,
@@ -139,7 +139,7 @@ def test_serve_status_stop(
         run(["docker", "compose", "--profile", TINY, "down"], here, tree)
 
 
-def test_an_image_for_another_backend_says_so(engine: DockerClient, image: str) -> None:
+def test_an_image_for_another_backend_says_so(image: str) -> None:
     wrong = "local-llamacpp-3050oem-2b-q4_0"
     done = subprocess.run(
         ["docker", "run", "--rm", image, "serve", wrong], capture_output=True, text=True
