@@ -175,6 +175,10 @@ serve)
     ;;
 *)
     collect_left
+    if [ "$verb" = doctor ] && ! docker image inspect "$("$root/scripts/image.sh" "$rig" name)" >/dev/null 2>&1; then
+        echo "Docker can run this rig; its image is not built yet: make image RIG=$rig (minutes, once)"
+        exit
+    fi
     ready_image
     create "$project-$rig-$verb-$$" "$verb" "$@"
     run "$project-$rig-$verb-$$"
