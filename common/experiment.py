@@ -1,8 +1,9 @@
 """Plan, Arm, Cell, Round: what is measured, and the one loop that measures it."""
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from common import client, counters, gpu
@@ -30,6 +31,21 @@ class Cell:
 
     name: str
     bodies: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """what the summary needs to know of it, such as its depth"""
+    infeasible: str | None = None
+    """why it cannot be asked at all, such as a depth beyond the context"""
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell for the manifest: its requests by length and digest, not by text."""
+        requests = []
+        for body in self.bodies:
+            prompt = str(body["messages"][-1]["content"])
+            digest = hashlib.sha256(prompt.encode()).hexdigest()
+            requests.append(
+                {"characters": len(prompt), "sha256": digest, "max_tokens": body["max_tokens"]}
+            )
+        return {**self.about, "infeasible": self.infeasible, "requests": requests}
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,8 @@ class Round:
     kind: str
     """greedy, sampled or drift"""
     sampling: Mapping[str, Any]
+    descending: bool = False
+    """whether the cells are asked in reverse"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,15 @@ class Plan:
     rounds: Sequence[Round]
     quick: bool = False
     request_limit_s: float = REQUEST_LIMIT_S
+    mark_failures: bool = False
+    """go on after a failed trial and mark it, instead of stopping"""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """what else it was made from, such as a document's digest; a resumed run must match"""
+
+    def asked(self, turn: Round) -> list[Cell]:
+        """The cells of one round, in the order they are asked."""
+        cells = [cell for cell in self.cells if cell.infeasible is None]
+        return cells[::-1] if turn.descending else cells
 
     def blocks(self) -> list[tuple[Round, Arm]]:
         """Rounds and arms in measuring order. The order of arms rotates from round to round."""
@@ -67,13 +94,14 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return {
             "arms": {arm.name: dict(arm.changes) for arm in self.arms},
-            "cells": {cell.name: list(cell.bodies) for cell in self.cells},
+            "cells": {cell.name: cell.to_json() for cell in self.cells},
             "order": [[turn.name, arm.name] for turn, arm in self.blocks()],
             "rounds": {
                 turn.name: {"kind": turn.kind, "sampling": dict(turn.sampling)}
                 for turn in self.rounds
             },
             "quick": self.quick,
+            "inputs": dict(self.inputs),
         }
 
 
@@ -82,33 +110,54 @@ def measure(
 ) -> None:
     """Measure every trial that the journal does not hold yet.
 
-    `show` gets the number of trials just finished and a word on what is going on. Raises RigError
-    at the first failed request or server; everything before it is in the journal.
+    `show` gets the number of trials just finished and a word on what is going on. At the first
+    failed request or server raises RigError, with everything before it in the journal; or, if the
+    plan marks failures, notes the reason, starts the server again if need be, and goes on.
     """
     card = gpu.find(rig)
     done = {
         (line["round"], line["arm"], line["cell"])
         for line in read_lines(run.folder, JOURNAL)
-        if not line["failed"]
+        if plan.mark_failures or not line["failed"]
     }
     starts = read_lines(run.folder, STARTS)
     first_temperature = starts[0]["temperature_c"] if starts else None
     with gpu.Telemetry(card, run.folder / TELEMETRY) as telemetry:
         for turn, arm in plan.blocks():
-            todo = [cell for cell in plan.cells if (turn.name, arm.name, cell.name) not in done]
-            show(len(plan.cells) - len(todo), f"{turn.name}, {arm.name}")
-            if not todo:
-                continue
-            temperature, cooled_s = gpu.cool_down(card, first_temperature)
-            first_temperature = first_temperature or temperature
-            log = run.logs / f"{turn.name}-{arm.name}.log".replace(",", "+")
-            with Server(rig.variant(arm.changes), engine, log, measuring=True) as server:
-                run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
-                for cell in todo:
-                    trial = _trial_or_death(plan, turn, arm, cell, server, telemetry)
-                    run.append(JOURNAL, trial)
-                    _stop_if_failed(trial, server)
-                    show(1, f"{turn.name}, {arm.name}, {cell.name}")
+            cells = plan.asked(turn)
+            todo = [cell for cell in cells if (turn.name, arm.name, cell.name) not in done]
+            show(len(cells) - len(todo), f"{turn.name}, {arm.name}")
+            while todo:
+                temperature, cooled_s = gpu.cool_down(card, first_temperature)
+                first_temperature = first_temperature or temperature
+                log = run.logs / f"{turn.name}-{arm.name}.log".replace(" ", "_")
+                with Server(rig.variant(arm.changes), engine, log, measuring=True) as server:
+                    run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
+                    todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
+
+
+def _measure_cells(
+    plan: Plan,
+    turn: Round,
+    arm: Arm,
+    todo: list[Cell],
+    server: Server,
+    telemetry: gpu.Telemetry,
+    run: Run,
+    show: Callable[[int, str], None],
+) -> list[Cell]:
+    """Measure cells on one server; returns those that are left if it died and was marked."""
+    for index, cell in enumerate(todo):
+        trial = _trial_or_death(plan, turn, arm, cell, server, telemetry)
+        run.append(JOURNAL, trial)
+        show(1, f"{turn.name}, {arm.name}, {cell.name}")
+        if trial["failed"] is None:
+            continue
+        if not plan.mark_failures:
+            raise RigError(f"{trial['failed']}; earlier trials are kept, continue with RESUME=1")
+        if not server.alive:
+            return todo[index + 1 :]
+    return []
 
 
 def _start(
@@ -144,13 +193,37 @@ def _memory(server: Server, card: gpu.Card | None) -> dict[str, float | None]:
 def _trial_or_death(
     plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
 ) -> dict[str, Any]:
+    """The trial; if the server ended meanwhile, its `failed` holds the log's last lines."""
     try:
-        return _trial(plan, turn, arm, cell, server, telemetry)
-    except RigError:
-        if server.alive:
-            raise
-        what = f"llama-server ended before {cell.name} of {arm.name}, {turn.name} was measured"
-        raise server.death(f"{what}; earlier trials are kept, continue with RESUME=1") from None
+        trial = _trial(plan, turn, arm, cell, server, telemetry)
+        failed = trial["failed"]
+    except RigError as error:
+        failed = str(error)
+        trial = _blank(turn, arm, cell)
+    if failed is None:
+        return trial
+    what = f"{cell.name} of {arm.name}, {turn.name} failed: {failed}"
+    time.sleep(DEATH_S)
+    if not server.alive:
+        return {**trial, "failed": str(server.death(f"{what}; llama-server has ended"))}
+    return {**trial, "failed": what}
+
+
+def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
+    """A trial that gave nothing."""
+    now = round(time.time(), 3)
+    return {
+        "round": turn.name,
+        "arm": arm.name,
+        "cell": cell.name,
+        "start": now,
+        "end": now,
+        "failed": None,
+        "counters": None,
+        "memory_mib": None,
+        "throttles": [],
+        "samples": [],
+    }
 
 
 def _trial(
@@ -166,9 +239,7 @@ def _trial(
     failed = [reply.error for reply in replies if reply.error]
     during = telemetry.during(start, end)
     return {
-        "round": turn.name,
-        "arm": arm.name,
-        "cell": cell.name,
+        **_blank(turn, arm, cell),
         "start": round(start, 3),
         "end": round(end, 3),
         "failed": failed[0] if failed else None,
@@ -177,14 +248,3 @@ def _trial(
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
         "samples": [reply.to_json() for reply in replies],
     }
-
-
-def _stop_if_failed(trial: dict[str, Any], server: Server) -> None:
-    if trial["failed"] is None:
-        return
-    what = (
-        f"the request {trial['cell']} of {trial['arm']}, {trial['round']} failed: "
-        f"{trial['failed']}; earlier trials are kept, continue with RESUME=1"
-    )
-    time.sleep(DEATH_S)
-    raise RigError(what) if server.alive else server.death(f"{what}. llama-server has ended")

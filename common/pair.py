@@ -50,9 +50,9 @@ class Chain:
     guess: Mapping[int, int]
     """drafter: token -> the next token it proposes, for syllables"""
 
-    def reply(self, prompt: str, n_predict: int) -> list[int]:
-        """Token ids of the target's reply to one user message."""
-        last = self.tokens.index(str(len(prompt))[-1])
+    def reply(self, characters: int, n_predict: int) -> list[int]:
+        """Token ids of the target's reply to a user message of so many characters."""
+        last = self.tokens.index(str(characters)[-1])
         ids = []
         for _ in range(n_predict):
             last = self.after[last]
@@ -111,14 +111,15 @@ def make_chain(seed: int = SEED, wrong_share: float = WRONG_SHARE) -> Chain:
     return Chain(tuple(tokens), tuple(merges), after, guess)
 
 
-def expect(chain: Chain, prompt: str, n_predict: int, n_max: int) -> Drafting:
-    """Walk one reply of `n_predict` tokens at draft length `n_max` and count.
+def expect(chain: Chain, characters: int, n_predict: int, n_max: int) -> Drafting:
+    """Walk the reply of `n_predict` tokens to a message of so many characters, and count.
 
-    The first token comes from the prompt. From then on the server drafts up to n_max tokens, but
-    never more than are still wanted after the one it produces itself, keeps the longest right
-    prefix and adds one token of its own (llama-server, `get_n_draft_max`).
+    `n_max` is the draft length. The first token comes from the prompt. From then on the server
+    drafts up to n_max tokens, but never more than are still wanted after the one it produces
+    itself, keeps the longest right prefix and adds one token of its own (llama-server,
+    `get_n_draft_max`).
     """
-    reply = chain.reply(prompt, n_predict)
+    reply = chain.reply(characters, n_predict)
     drafts = drafted = accepted = 0
     per_pos = [0] * n_max
     done = 1

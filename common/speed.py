@@ -191,7 +191,8 @@ def _equal_text(arm: str, greedy: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _flags(lines: list[dict[str, Any]], manifest: Mapping[str, Any]) -> dict[str, int]:
     good = [line for line in lines if line["failed"] is None]
-    wanted = {cell: bodies[0]["max_tokens"] for cell, bodies in manifest["plan"]["cells"].items()}
+    cells = manifest["plan"]["cells"]
+    wanted = {name: cell["requests"][0]["max_tokens"] for name, cell in cells.items()}
     return {
         "samples": len(good),
         "throttled": sum(bool(line["throttles"]) for line in good),
@@ -218,9 +219,8 @@ def _known_answer(
         length = int(changes["SPEC_DRAFT_N_MAX"])
         expected = pair.Drafting(0, 0, 0, (0,) * length)
         for trial in own:
-            body = manifest["plan"]["cells"][trial["cell"]][0]
-            prompt, tokens = body["messages"][0]["content"], body["max_tokens"]
-            expected += pair.expect(chain, prompt, tokens, length)
+            (asked,) = manifest["plan"]["cells"][trial["cell"]]["requests"]
+            expected += pair.expect(chain, asked["characters"], asked["max_tokens"], length)
         wanted = {
             "accepted": expected.accepted,
             "drafted": expected.drafted,

@@ -25,7 +25,7 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
     begin = run.resume if resume else run.create
     with begin(loaded, plan.what, manifest, out) as current:
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
-        total = len(plan.blocks()) * len(plan.cells)
+        total = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
         with tqdm(total=total, unit="trial", disable=None) as bar:
 
             def show(finished: int, what: str) -> None:
