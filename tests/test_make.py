@@ -17,7 +17,11 @@ LATER = "longctx sweep longmixed map accuracy identity formats cost builds tune"
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
     done = subprocess.run(
-        ["make", *arguments], capture_output=True, text=True, cwd=ROOT, env={**clean, **environment}
+        ["make", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**clean, "RUNNER": "host", **environment},
     )
     return done.returncode, done.stdout, done.stderr
 
