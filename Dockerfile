@@ -81,6 +81,7 @@ COPY --from=llama-src /gguf-py /opt/llama.cpp/src/gguf-py
 # .dockerignore lets through common, scripts and each rig's tpu.env.
 COPY . /opt/gemma-rigs
 RUN install -d -o rig -g rig /opt/gemma-rigs/local-*/benchmarks/runs && \
+    install -d /run/secrets && \
     echo /opt/gemma-rigs >"$(/opt/venv/bin/python -c \
         'import sysconfig; print(sysconfig.get_path("purelib"))')/gemma-rigs.pth" && \
     /opt/venv/bin/python -m compileall -q /opt/gemma-rigs

@@ -131,12 +131,17 @@ create() { # CONTAINER VERB [ARGUMENT ...]
 }
 
 run() { # CONTAINER: start it, pass on signals; its exit code
-    docker start --attach --sig-proxy=false "$1" &
+    # In a session of its own, or Docker's client would pass on a Ctrl-C that we pass on too.
+    setsid docker start --attach "$1" &
     client=$!
     trap 'docker kill --signal INT "$1" >/dev/null 2>&1 || :' INT
     trap 'docker kill --signal TERM "$1" >/dev/null 2>&1 || :' TERM HUP
     while kill -0 "$client" 2>/dev/null; do wait "$client" || :; done
     trap '' INT TERM HUP # bringing home is not interrupted
+    if [ "$(docker inspect --format '{{.State.Status}}' "$1")" = created ]; then
+        docker rm --volumes "$1" >/dev/null
+        fail "the container could not be started; Docker's reason is above"
+    fi
     code=$(docker wait "$1")
 }
 
@@ -180,9 +185,12 @@ serve)
         exit
     fi
     ready_image
-    create "$project-$rig-$verb-$$" "$verb" "$@"
-    run "$project-$rig-$verb-$$"
-    bring_home "$project-$rig-$verb-$$"
+    container=$project-$rig-$verb-$$
+    trap 'docker rm --force --volumes "$container" >/dev/null 2>&1 || :' EXIT # half made
+    create "$container" "$verb" "$@"
+    trap - EXIT
+    run "$container"
+    bring_home "$container"
     exit "$code"
     ;;
 esac

@@ -116,7 +116,7 @@ def test_chat_gives_the_known_reply(stack: Stack) -> None:
         max_tokens=TOKENS,
         temperature=0,
     )
-    assert reply.choices[0].message.content == chain.text(chain.reply(PROMPT, TOKENS))
+    assert reply.choices[0].message.content == chain.text(chain.reply(len(PROMPT), TOKENS))
 
 
 def test_streamed_chat_drafts_and_keeps_what_the_pair_must(stack: Stack) -> None:
@@ -125,8 +125,8 @@ def test_streamed_chat_drafts_and_keeps_what_the_pair_must(stack: Stack) -> None
     reply = client.ask(stack.url, [body], 60)[0]
     assert reply.error is None
     assert reply.text_chunks > 1
-    assert reply.content == chain.text(chain.reply(PROMPT, TOKENS))
-    expected = pair.expect(chain, PROMPT, TOKENS, 2)
+    assert reply.content == chain.text(chain.reply(len(PROMPT), TOKENS))
+    expected = pair.expect(chain, len(PROMPT), TOKENS, 2)
     assert (reply.draft_n, reply.draft_n_accepted) == (expected.drafted, expected.accepted)
 
 
