@@ -80,7 +80,7 @@ COPY --from=llama-src /conversion /opt/llama.cpp/src/conversion
 COPY --from=llama-src /gguf-py /opt/llama.cpp/src/gguf-py
 # .dockerignore lets through common, scripts and each rig's tpu.env.
 COPY . /opt/gemma-rigs
-RUN install -d -o rig -g rig /opt/gemma-rigs/local-*/benchmarks/runs && \
+RUN for rig in /opt/gemma-rigs/local-*; do install -d -o rig -g rig "$rig/benchmarks/runs"; done && \
     install -d /run/secrets && \
     echo /opt/gemma-rigs >"$(/opt/venv/bin/python -c \
         'import sysconfig; print(sysconfig.get_path("purelib"))')/gemma-rigs.pth" && \
