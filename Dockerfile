@@ -16,7 +16,7 @@ FROM ${BACKEND}-devel AS devel
 # hadolint ignore=DL3008
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates ccache cmake g++ git ninja-build python3 python3-pip && \
-    rm -rf /var/lib/apt/lists/*
+    apt-get clean && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # Only what compiling needs, so that other changes to the project do not compile again.
 COPY common/__init__.py common/digest.py common/engine.py common/errors.py common/places.py \
@@ -44,7 +44,8 @@ COPY --from=fetch /llama.cpp/ /
 
 FROM devel AS build
 ENV CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache \
-    CMAKE_CUDA_COMPILER_LAUNCHER=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=2G
+    CMAKE_CUDA_COMPILER_LAUNCHER=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=2G \
+    CCACHE_COMPILERCHECK=content
 RUN --mount=type=bind,from=llama-src,target=/llama.cpp \
     --mount=type=cache,id=gemma-rigs-ccache,target=/ccache \
     python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin && ccache --show-stats
@@ -54,7 +55,7 @@ FROM ${BACKEND}-runtime AS python
 # hadolint ignore=DL3008
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates libgomp1 python3 python3-venv && \
-    rm -rf /var/lib/apt/lists/*
+    apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY requirements.lock /tmp/requirements.lock
 # hadolint ignore=DL3042
 RUN --mount=type=secret,id=ca_bundle \
@@ -63,14 +64,15 @@ RUN --mount=type=secret,id=ca_bundle \
     python3 -m venv /opt/venv && \
     /opt/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes \
         -r /tmp/requirements.lock && \
-    /opt/venv/bin/pip uninstall --quiet --yes cmake ninja
+    /opt/venv/bin/pip uninstall --quiet --yes cmake ninja setuptools && \
+    find /opt/venv -type d -name tests -not -path '*/numpy/*' -prune -exec rm -r {} +
 
 # ---- what runs
 FROM ${BACKEND}-runtime AS runtime
 # hadolint ignore=DL3008
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates libgomp1 python3 && \
-    rm -rf /var/lib/apt/lists/* && \
+    apt-get clean && rm -rf /var/lib/apt/lists/* && \
     useradd --uid 10001 --user-group --no-create-home --home-dir /tmp rig && \
     install -d -o rig -g rig /models /kernels
 COPY --from=python /opt/venv /opt/venv
