@@ -89,6 +89,7 @@ RUN for rig in /opt/gemma-rigs/local-*; do install -d -o rig -g rig "$rig/benchm
     /opt/venv/bin/python -m compileall -q /opt/gemma-rigs
 # The driver's tools show what the entry point asks for; the kernel cache spares a second compile.
 ENV MODELS_DIR=/models CUDA_CACHE_PATH=/kernels GEMMA_RIGS_CACHE=/tmp/gemma-rigs MPLCONFIGDIR=/tmp/matplotlib \
+    NUMBA_CACHE_DIR=/tmp/numba \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /opt/gemma-rigs

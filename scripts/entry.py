@@ -9,15 +9,16 @@ from pathlib import Path
 
 from common import container, engine
 from common.errors import RigError
-from common.rig import ROOT
+from common.rig import FILE, ROOT
 from scripts import cli
 
+NOT_VERBS = ("cli", "container_speed", "entry", "health", "image_engine", "measuring", "preparing")
 NO_ENGINE = ("show", "draft", "report", "status", "stop", "doctor")
 
 
 def body() -> None:
     verbs = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
-    verbs = [verb for verb in verbs if verb not in ("cli", "entry", "image_engine")]
+    verbs = [verb for verb in verbs if verb not in NOT_VERBS]
     arguments = sys.argv[1:]
     if not arguments or arguments[0] not in verbs:
         print(__doc__)
@@ -25,7 +26,7 @@ def body() -> None:
         raise SystemExit(0 if arguments in ([], ["--help"]) else 2)
     verb, *rest = arguments
     container.read_secrets()
-    if rest and verb not in NO_ENGINE:
+    if rest and verb not in NO_ENGINE and (ROOT / rest[0] / FILE).is_file():
         ready(rest[0])
     script = Path(__file__).with_name(f"{verb}.py")
     os.execv(sys.executable, [sys.executable, str(script), *rest])  # noqa: S606 (one program)
