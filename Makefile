@@ -1,13 +1,13 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format doctor report engine
+.PHONY: image use test-docker help setup demo test lint format doctor report engine
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
 READY := .venv/.ready
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
 	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
 
 setup: $(READY) ## make .venv and install from the lock file (about a minute)
@@ -34,6 +34,15 @@ test: $(READY) ## run the tests (builds llama.cpp the first time, then about 3 m
 	@echo "test: the engine comes first (about 8 minutes on 2 cores the first time)"
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@$(PYTHON) -m pytest
+
+test-docker: $(READY) ## run the container tests on a real Docker engine (about 15 minutes the first time)
+	@$(PYTHON) -m pytest tests/docker -m docker
+
+image: ## build the container image of RIG (minutes, once)
+	@scripts/image.sh $(RIG)
+
+use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
+	@scripts/use.sh $(if $(filter file,$(origin RIG)),,$(RIG))
 
 lint: $(READY) ## format check, lint, types
 	@$(PYTHON) -m ruff format --check .

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +94,12 @@ def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]
 async def _ask_all(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=timeout_s)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+    # llama-server reads its key from the same variable.
+    key = os.environ.get("LLAMA_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, headers=headers
+    ) as session:
         return await asyncio.gather(*(_ask_one(session, url, body, timeout_s) for body in bodies))
 
 

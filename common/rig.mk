@@ -4,23 +4,38 @@ RIG := $(notdir $(CURDIR))
 PYTHON := $(ROOT)/.venv/bin/python
 READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
+# Where targets run: in the rig's image, or on this host. A rig with a card needs only make and Docker.
+RUNNER ?= $(if $(filter BACKEND=cuda,$(if $(BACKEND),BACKEND=$(BACKEND),$(file <tpu.env))),docker,host)
+ifeq ($(RUNNER),docker)
+READY :=
+SCRIPT = $(ROOT)/scripts/in_docker.sh $(ROOT)/scripts
+else ifneq ($(RUNNER),host)
+$(error RUNNER=$(RUNNER): expected docker or host)
+endif
+export RUNNER
 
 .DEFAULT_GOAL := help
 LATER := accuracy identity formats cost builds tune
-.PHONY: help show engine draft model pin files doctor serve stop status speed longctx sweep longmixed map report $(LATER)
+LATER := accuracy identity formats cost builds tune
+.PHONY: help show engine image draft model pin files doctor serve stop status speed longctx sweep longmixed map report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
+ifneq ($(READY),)
 $(READY): $(ROOT)/requirements-dev.lock
 	@$(MAKE) --no-print-directory -C $(ROOT) setup
+endif
 
 show: $(READY) ## print the llama-server line of this rig
 	@$(SCRIPT)/show.py $(RIG)
 
 engine: $(READY) ## build llama.cpp for this rig (minutes, once)
 	@$(SCRIPT)/engine.py $(RIG)
+
+image: ## build this rig's container image (minutes, once); RUNNER=docker runs every target in it
+	@$(ROOT)/scripts/image.sh $(RIG)
 
 draft: $(READY) ## bring the drafter, checked; a broken download goes on where it stopped
 	@exec $(SCRIPT)/draft.py $(RIG)

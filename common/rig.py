@@ -186,7 +186,9 @@ class Rig:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        # 0.0.0.0 is where a server in a container listens, not an address to call.
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
+        return f"http://{host}:{self.port}"
 
     @property
     def needs_drafter(self) -> bool:
