@@ -13,7 +13,7 @@ from common.rig import FILE, ROOT
 from scripts import cli
 
 NOT_VERBS = ("cli", "container_speed", "entry", "health", "image_engine", "measuring", "preparing")
-NO_ENGINE = ("show", "draft", "report", "status", "stop", "doctor")
+NO_ENGINE = ("show", "bring", "draft", "model", "files", "report", "status", "stop", "doctor")
 
 
 def body() -> None:

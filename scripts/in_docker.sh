@@ -35,7 +35,7 @@ check_docker() {
     docker compose version >/dev/null 2>&1 || fail "Docker has no compose; install" \
         "docker-compose-plugin (on Debian: docker-compose)"
     grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" || { GPU_FLAGS=; return 0; }
-    case $verb in show | draft | report | engine | stop | status) GPU_FLAGS=; return 0 ;; esac
+    case $verb in show | draft | model | files | report | engine | stop | status) GPU_FLAGS=; return 0 ;; esac
     [ -z "${GPU_FLAGS:-}" ] || return 0
     GPU_FLAGS="--gpus all"
     docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"' || fail "Docker has no nvidia runtime;" \
@@ -69,7 +69,7 @@ settings() {
 harness() {
     commit=$(git -C "$root" rev-parse HEAD 2>/dev/null) || return 0
     dirty=0
-    [ -z "$(git -C "$root" status --porcelain -- . ':(exclude)*/benchmarks/runs')" ] || dirty=1
+    [ -z "$(git -C "$root" status --porcelain -uall -- . ':(exclude,glob)*/benchmarks/**')" ] || dirty=1
     echo "HARNESS_COMMIT=$commit"
     echo "HARNESS_DIRTY=$dirty"
 }
@@ -158,6 +158,9 @@ check_docker
 case $verb in
 engine)
     exec "$root/scripts/image.sh" "$rig"
+    ;;
+pin)
+    fail "pin writes into tpu.env of this folder, which the container cannot: RUNNER=host make pin"
     ;;
 stop)
     if [ -z "$(docker ps --quiet --filter "name=^$serving\$")" ]; then
