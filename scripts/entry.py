@@ -23,7 +23,7 @@ NOT_VERBS = (
     "preparing",
 )
 NO_ENGINE = (
-    *("show", "draft", "model", "fetch", "pin", "files"),
+    *("show", "draft", "bring", "model", "pin", "files"),
     *("report", "map", "status", "stop", "doctor"),
 )
 

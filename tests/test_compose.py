@@ -225,3 +225,18 @@ def test_linters_find_nothing(tool: str, files: list[str]) -> None:
     program = Path(sys.executable).with_name(tool)
     done = subprocess.run([str(program), *files], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compiling_needs_no_more_than_the_dockerfile_copies(tmp_path: Path) -> None:
+    """The compiling stage has these files and the standard library, nothing else."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    for folder in ("common", "scripts"):
+        (line,) = re.findall(rf"^COPY ((?:{folder}/\S+ +)+){folder}/$", text, re.MULTILINE)
+        (tmp_path / folder).mkdir()
+        for name in line.split():
+            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-S", str(tmp_path / "scripts/image_engine.py"), "--help"],
+        env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
