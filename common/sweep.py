@@ -186,7 +186,8 @@ def _row(log: Log, trials: list[Trial], arm: str) -> dict[str, Any]:
     """One arm at one shape and number of requests."""
     own = [trial for trial in trials if trial["arm"] == arm]
     samples = [sample for trial in own for sample in trial["samples"]]
-    busy = [trial["counters"]["busy_slots"] for trial in own]
+    counted = [trial["counters"]["busy_slots"] for trial in own]
+    busy = [value for value in counted if value is not None]
     return {
         "arm": arm,
         "tokens_per_second": summaries.mean_speed(summaries.speeds(own, speed=output_speed)),

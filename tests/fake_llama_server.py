@@ -140,7 +140,7 @@ class Fake:
             f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
             f"llamacpp:spec_decode_num_accepted_tokens_total {self.accepted}",
             f"llamacpp:tokens_predicted_total {self.predicted}",
-            "llamacpp:n_decode_total 10",
+            f"llamacpp:n_decode_total {self.predicted}",
             "llamacpp:n_busy_slots_per_decode 1",
             "llamacpp:prompt_tokens_total 10",
         ]
