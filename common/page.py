@@ -129,6 +129,15 @@ def known_answer(summary: dict[str, Any]) -> list[str]:
     return ["## Known answer", table(head, rows), text]
 
 
+def cells_wrong(summary: dict[str, Any]) -> list[str]:
+    """Whether every single trial kept what the known-answer pair must keep."""
+    if summary["cells_wrong"] is None:
+        return []
+    if not summary["cells_wrong"]:
+        return ["Checked trial by trial as well: in every one, kept is exactly the known value."]
+    return [f"Cells whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
+
+
 def trust(summary: dict[str, Any]) -> list[str]:
     """Drift and flagged samples, a line each."""
     flags, drift = summary["flags"], summary["drift"]

@@ -170,7 +170,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "drift": log.drift(output_speed),
         "flags": log.flags(),
         "known_answer": log.known_answer(greedy),
-        "cells_wrong": _cells_wrong(log, greedy),
+        "cells_wrong": log.cells_wrong(greedy),
         "time": log.time(),
     }
 
@@ -251,14 +251,3 @@ def _turn(ratios: list[dict[str, Any]], kind: str, layout: str) -> dict[str, Any
     ]
     most = max((count for count, _ in points), default=None)
     return {"kind": kind, "layout": layout, **summaries.crossing(points), "most": most}
-
-
-def _cells_wrong(log: Log, greedy: list[Trial]) -> list[str] | None:
-    """Known-answer pair: cells whose kept is not the known value. None for other models."""
-    wrong = set()
-    for trial in greedy:
-        rows = log.known_answer([trial])
-        if rows is None:
-            return None
-        wrong |= {trial["cell"] for row in rows if not row["equal"]}
-    return sorted(wrong)
