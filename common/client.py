@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from common import stream
 
 DISAGREES = 0.02  # client and server clocks may differ by this share before a sample is flagged
@@ -103,11 +105,7 @@ def _reply(answer: stream.Answer) -> Reply:
     if answer.status not in (None, 200) and answer.error is None:
         reply.error = f"HTTP {answer.status}: {answer.body.decode(errors='replace')[:500]}"
         return reply
-    try:
-        done = _take_all(reply, answer)
-    except json.JSONDecodeError as error:
-        reply.error = f"not JSON: {error.doc[:200]!r}"
-        return reply
+    done = _take_all(reply, answer)
     if reply.error is None and not done:
         reply.error = answer.error or "the stream ended before it was done"
     elif reply.error is None and (reply.predicted_per_second is None or reply.predicted_n is None):
@@ -125,7 +123,10 @@ def _take_all(reply: Reply, answer: stream.Answer) -> bool:
                 continue
             if line.startswith(b"data: [DONE]"):
                 return True
-            take(reply, json.loads(line[6:].decode(errors="replace")), arrival.ms)
+            try:
+                take(reply, orjson.loads(line[6:]), arrival.ms)
+            except orjson.JSONDecodeError:
+                reply.error = f"not JSON: {line[6:206].decode(errors='replace')!r}"
             if reply.error:
                 return False
     return False

@@ -4,7 +4,7 @@ Waking up for a chunk costs more than everything done with it. So a connection i
 chunk only until the caller's `first` pattern has come; from then on the kernel collects, and the
 connection is read when it closes, when a lot has come, or every TICK_S. Arrivals stay exact all
 the same: with each read the kernel tells when the last segment in it came in (SO_TIMESTAMPNS).
-Where it does not tell, every chunk is read as it comes.
+Where it does not tell, or the server keeps the connection open, every chunk is read as it comes.
 """
 
 import re
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-TICK_S = 0.5  # a server that neither closes nor sends much is looked at this often
+TICK_S = 2.0  # a server that neither closes as it promised nor sends much is looked at this often
 COLLECT_BYTES = 32 << 10  # this much wakes us; the kernel's own buffer is a few times larger
 READ_BYTES = 64 << 10
 SO_TIMESTAMPNS = 35  # <asm-generic/socket.h>; Python has no name for it
@@ -49,6 +49,15 @@ class Answer:
     @property
     def body(self) -> bytes:
         return b"".join(arrival.data for arrival in self.arrivals)
+
+
+def age_s(extra: list[tuple[int, int, bytes]]) -> float | None:
+    """How long ago, in seconds, what recvmsg returned with this came in. None: not told."""
+    for level, kind, value in extra:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = TIMESPEC.unpack(value)
+            return (time.time_ns() - int(seconds) * 10**9 - int(nanoseconds)) / 1e9
+    return None
 
 
 def exchange(
@@ -132,7 +141,7 @@ class _Post:
         self._socket: socket.socket | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
-        self._bounded = self._whole = False
+        self._bounded = self._closes = self._whole = False
 
     def connect(self, timeout_s: float) -> None:
         self.start = time.perf_counter()
@@ -204,16 +213,10 @@ class _Post:
 
     def _note_time(self, extra: list[tuple[int, int, bytes]]) -> bool:
         """Note when what was just read came. Returns whether the kernel told."""
-        now = time.perf_counter()
-        for level, kind, value in extra:
-            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
-                seconds, nanoseconds = TIMESPEC.unpack(value)
-                age = (time.time_ns() - seconds * 10**9 - nanoseconds) / 1e9
-                # Stamps are wall-clock time: one that is set meanwhile must not bend ours.
-                self.came = min(now, max(self.came, now - age))
-                return True
-        self.came = now
-        return False
+        now, age = time.perf_counter(), age_s(extra)
+        # Stamps are wall-clock time: one that is set meanwhile must not bend ours.
+        self.came = now if age is None else min(now, max(self.came, now - age))
+        return age is not None
 
     def _add_arrival(self, stamped: bool) -> None:
         data = b"".join(self._pieces)
@@ -221,7 +224,7 @@ class _Post:
         self.answer.arrivals.append(Arrival((self.came - self.start) * 1000, data))
         if self.last.search(data, max(0, len(data) - 512)):
             self._whole = True
-        elif self.closely and stamped and self.first.search(data):
+        elif self.closely and stamped and self._closes and self.first.search(data):
             assert self._socket is not None
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, COLLECT_BYTES)
             self.closely = False
@@ -231,6 +234,7 @@ class _Post:
 
     def on_headers_complete(self) -> None:
         self.answer.status = self._parser.get_status_code()
+        self._closes = not self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
