@@ -100,6 +100,7 @@ class Connection:
 
     def on_message_complete(self) -> None:
         keep = self._parser.should_keep_alive()
+        answer: Any
         if self._path.endswith(b"/chat/completions"):
             body = json.loads(self._body)
             chunks = int(body.get("max_tokens") or body.get("max_completion_tokens") or 16)

@@ -7,16 +7,20 @@ from typing import Any
 
 import jsonschema
 
-from common import run, speed, speed_report
+from common import bench, bench_report, run, speed, speed_report
 from common.errors import RigError
 
 SUMMARY = "summary.json"
 REPORT = "REPORT.md"
 SCHEMAS = Path(__file__).parent / "schemas"
 # What is made of a run directory, per kind of measurement.
-SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {"speed": speed.summarise}
+SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "speed": speed.summarise,
+    "bench-client": bench.summarise,
+}
 RENDER: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], str]] = {
-    "speed": speed_report.render
+    "speed": speed_report.render,
+    "bench-client": bench_report.render,
 }
 
 
