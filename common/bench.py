@@ -90,7 +90,9 @@ def theirs(peer: Peer, url: str, streams: int) -> dict[str, Any]:
 def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of a bench-client report, from the run directory alone."""
     manifest = run.read_manifest(folder)
-    lines = [line for line in run.read_lines(folder, run.JOURNAL) if line["failed"] is None]
+    journal = run.read_lines(folder, run.JOURNAL)
+    lines = [line for line in journal if line["failed"] is None]
+    failures = {line["client"]: line["failed"] for line in journal if line["failed"]}
     rows = []
     for streams in manifest["streams"]:
         costs = {}
@@ -113,6 +115,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "what": "bench-client",
         "complete": manifest["ended"] is not None,
         "rows": rows,
+        "failures": failures,
         "broken": [text for row in rows for text in _broken(row)],
     }
 

@@ -34,7 +34,8 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
         f"first after {plan['ttft_s'] * 1000:g} ms. {manifest['rounds']} rounds, all clients in "
         f"turn. {OURS} at commit {commit}{versions}. {host['cpu']}, {host['cores']} cores, Linux "
         f"{host['kernel']}.",
-        *(f"Left out: {reason}" for reason in manifest["absent"].values()),
+        *(f"Left out: {reason}." for reason in manifest["absent"].values()),
+        *(f"Some runs failed, the last because: {why}" for why in summary["failures"].values()),
         "## Do it again",
         f"```\ngit checkout {harness['commit'] or 'COMMIT'}\nmake bench-client\n```",
     ]

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +15,7 @@ import psutil
 
 from common import places
 from common.errors import RigError
+from common.mock import BOOK
 
 INSTALL_S = 1800
 RUN_S = 300
@@ -40,11 +41,11 @@ class Peer:
 
     def install(self) -> None:
         """Install into its own environment. Raises RigError if it cannot be had."""
-        python = self.folder / "bin" / "python"
+        python, venv = str(self.folder / "bin" / "python"), [sys.executable, "-m", "venv"]
         package = f"{self.name}=={self.version}"
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
         try:
-            for command in ([sys.executable, "-m", "venv", "--clear", self.folder], pip):
+            for command in ([*venv, "--clear", str(self.folder)], pip):
                 subprocess.run(
                     command, check=True, capture_output=True, text=True, timeout=INSTALL_S
                 )
@@ -68,14 +69,13 @@ class Peer:
                     cwd=own,
                     stdout=said,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"},
                 )
                 try:
                     samples = _watch(process)
                 finally:
                     _end(process)
                 said.seek(0)
-                words = said.read().strip()[-500:]
+                words = " ".join(re.sub(r"[^ -~]", " ", said.read()).split())[-300:]
         if process.returncode != 0:
             raise RigError(f"{self.name} {self.version} failed: {words}")
         return samples
@@ -129,21 +129,32 @@ def _end(process: psutil.Popen) -> None:
     process.wait()
 
 
-def _benchy(url: str, streams: int, tokens: int, own: Path) -> list[str]:
-    # Its prompts are cut by a tokenizer: words of the mock's book will do.
-    words = ["[UNK]", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-    tokenizer = {
-        "version": "1.0",
-        "pre_tokenizer": {"type": "Whitespace"},
-        "model": {
-            "type": "WordLevel",
-            "vocab": {word: number for number, word in enumerate(words)},
-            "unk_token": words[0],
-        },
+def _tokenizer(folder: Path) -> str:
+    """A tokenizer both peers can cut their prompts with: words of the mock's book. Returns where
+    it was put."""
+    unknown = "[UNK]"
+    words = [unknown, *sorted(set(re.findall(r"\w+", BOOK)))]
+    model = {
+        "type": "WordLevel",
+        "vocab": {word: number for number, word in enumerate(words)},
+        "unk_token": unknown,
     }
-    (own / "tokenizer.json").write_text(json.dumps(tokenizer))
+    whole = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": model,
+    }
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": unknown,
+            "eos_token": unknown}  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    return str(folder)
+
+
+def _benchy(url: str, streams: int, tokens: int, own: Path) -> list[str]:
     return [
-        *("--base-url", f"{url}/v1", "--model", "mock", "--tokenizer", str(own)),
+        *("--base-url", f"{url}/v1", "--model", "mock", "--tokenizer", _tokenizer(own)),
         *("--book-url", f"{url}/book", "--pp", "32", "--tg", str(tokens), "--runs", "1"),
         *("--concurrency", str(streams), "--latency-mode", "none", "--no-warmup"),
         *("--skip-coherence", "--no-adapt-prompt"),
@@ -154,7 +165,7 @@ def _aiperf(url: str, streams: int, tokens: int, own: Path) -> list[str]:
     return [
         *("profile", "--model", "mock", "--url", url, "--endpoint-type", "chat", "--streaming"),
         *("--concurrency", str(streams), "--request-count", str(streams), "--isl", "32"),
-        *("--osl", str(tokens), "--tokenizer", "builtin", "--ui", "none"),
+        *("--osl", str(tokens), "--tokenizer", _tokenizer(own), "--ui", "none"),
         *("--artifact-dir", str(own / "out"), "--no-gpu-telemetry", "--no-server-metrics"),
     ]
 
