@@ -1,13 +1,13 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: image use test-docker help setup demo test lint format doctor report engine
+.PHONY: help setup demo test test-docker lint format doctor report engine image use bench-client
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
 READY := .venv/.ready
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
 
 setup: $(READY) ## make .venv and install from the lock file (about a minute)
@@ -59,3 +59,6 @@ doctor: $(READY) ## say what this host has and lacks for RIG
 report: $(READY) ## make a report again: RUN=RIG/benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
 	@$(PYTHON) scripts/report.py $(RUN)
+
+bench-client: $(READY) ## what the streaming client costs, beside its peers (minutes; PEERS= for none, QUICK=1)
+	@$(PYTHON) scripts/bench_client.py $(RIG)

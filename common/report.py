@@ -9,6 +9,8 @@ from typing import Any
 import jsonschema
 
 from common import (
+    bench,
+    bench_report,
     longctx,
     longctx_report,
     run,
@@ -28,12 +30,14 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longctx": longctx.summarise,
     "sweep": sweep.summarise,
     "longmixed": sweep.summarise,
+    "bench-client": bench.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
     "speed": speed_report,
     "longctx": longctx_report,
     "sweep": sweep_report,
     "longmixed": sweep_report,
+    "bench-client": bench_report,
 }
 
 

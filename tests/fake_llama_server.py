@@ -91,13 +91,15 @@ class Fake:
         await response.prepare(request)
         await response.write(event({"role": "assistant", "content": None}))
         start = arrived + self.ttft
-        done, first = 0, 0.0
+        done, first, sent = 0, 0.0, 0.0
         for count in chunks:
             # a token is out when the step that made it is: the first at once, then one a tick
             await until(start + (done + count - 1) / self.rate)
+            # noted before the write: the kernel may deliver before the write returns
+            sent = time.perf_counter()
+            first = first or sent
             await response.write(event({"content": " word" * count}))
             done += count
-            first = first or time.perf_counter()
             if done > tokens // 2:
                 await self.break_down(response)
         self.predicted += tokens
@@ -110,7 +112,7 @@ class Fake:
             "predicted_per_second": self.rate,
             # what really happened, on a busy machine later than planned
             "first_ms": (first - arrived) * 1000,
-            "real_per_second": (tokens - 1) / (time.perf_counter() - first),
+            "real_per_second": (tokens - 1) / (sent - first) if sent > first else None,
         }
         if self.drafted > before[0]:
             timings["draft_n"] = self.drafted - before[0]
