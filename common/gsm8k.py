@@ -18,6 +18,7 @@ COMMIT = "3101c7d5072418e28b9008a6636bde82a006892c"
 FILE = "grade_school_math/data/test.jsonl"
 SHA256 = "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"
 
+_QUESTION = "{question}"
 _MARKER = re.compile(r"#{4,}")
 
 
@@ -71,6 +72,19 @@ def _question(path: Path, index: int, line: str) -> Question:
     if answer is None:
         raise RigError(f"{where}: the answer has no number after ####")
     return Question(id=f"gsm8k_{index}", text=text, answer=answer)
+
+
+def messages(question: Question, template: str) -> list[dict[str, str]]:
+    """The chat that asks ``question``: one user message, without examples.
+
+    ``template`` is the gsm8k prompt of prompts/accuracy.yaml; it holds {question} once. Raises
+    RigError if it does not.
+    """
+    if template.count(_QUESTION) != 1:
+        raise RigError(f"prompts/accuracy.yaml: the gsm8k prompt must hold {_QUESTION} once")
+    # Not str.format: a question, or the prompt itself, may hold other braces.
+    content = template.replace(_QUESTION, question.text).strip()
+    return [{"role": "user", "content": content}]
 
 
 def score(reply_text: str) -> Score:

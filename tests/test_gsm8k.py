@@ -5,9 +5,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import yaml
 
 from common.errors import RigError
-from common.gsm8k import Score, load, score
+from common.gsm8k import Question, Score, load, messages, score
 
 # Reply, the number the strict rule reads, the number the flexible rule reads; None is no number.
 SHAPES: list[tuple[str, str | None, str | None]] = [
@@ -172,6 +173,26 @@ def test_load_refuses_another_file(tmp_path: Path) -> None:
         load(path)
     with pytest.raises(RigError, match="cannot read the GSM8K test file"):
         load(tmp_path / "absent.jsonl")
+
+
+PROMPTS = Path(__file__).parents[1] / "common" / "prompts" / "accuracy.yaml"
+
+
+def test_the_prompt_asks_for_the_form_that_the_strict_rule_reads() -> None:
+    template = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))["gsm8k"]
+    question = Question("gsm8k_0", "How many {braces} are 6 * 7?", Fraction(42))
+    (message,) = messages(question, template)
+    assert message["role"] == "user"
+    assert message["content"].startswith("How many {braces} are 6 * 7?\n\n")
+    assert "\n#### <number>\n" in message["content"]
+    # A reply that only repeats the prompt has no answer.
+    assert score(message["content"]).strict is None
+
+
+@pytest.mark.parametrize("template", ["Solve it.", "{question} {question}"])
+def test_a_prompt_without_one_place_for_the_question_is_refused(template: str) -> None:
+    with pytest.raises(RigError, match=r"must hold \{question\} once"):
+        messages(Question("gsm8k_0", "q", Fraction(1)), template)
 
 
 @pytest.mark.skipif("GSM8K_PATH" not in os.environ, reason="GSM8K_PATH names no test file")
