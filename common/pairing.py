@@ -122,12 +122,10 @@ def _score(gained: int, lost: int, questions: int, difference: float) -> float:
     return surplus / math.sqrt(variance)
 
 
-def smallest_detectable(
-    questions: int, changed_share: float, alpha: float = ALPHA, power: float = POWER
-) -> float | None:
+def smallest_detectable(questions: int, changed_share: float) -> float | None:
     """The smallest true difference that this many questions would show, in 0..1; None if none.
 
-    To show means: the exact two-sided McNemar test has p <= ``alpha`` with probability ``power``,
+    To show means: the exact two-sided McNemar test has p <= ALPHA with probability POWER,
     where ``changed_share`` of the questions change (gained or lost; at least the difference itself
     has to change, so a smaller share is raised to it). The power is exact: the number of changed
     questions is binomial, and so is the number gained among them. Source: Duffy (1984), Biometrics
@@ -136,14 +134,13 @@ def smallest_detectable(
     """
     changed = np.arange(questions + 1)
     # The most gained (or lost) of m changed questions with which the test still rejects; -1: none.
-    edge = binom.ppf(alpha / 2, changed, 0.5) - 1
-    edge = np.where(2 * binom.cdf(edge + 1, changed, 0.5) <= alpha, edge + 1, edge)
+    edge = binom.ppf(ALPHA / 2, changed, 0.5) - 1
 
     def shortfall(difference: float) -> float:
         share = max(changed_share, difference)
         gains = (1 + difference / share) / 2
         rejects = binom.cdf(edge, changed, gains) + binom.cdf(edge, changed, 1 - gains)
-        return power - float(np.sum(binom.pmf(changed, questions, share) * rejects))
+        return POWER - float(np.sum(binom.pmf(changed, questions, share) * rejects))
 
     if shortfall(1.0) > 0:
         return None
