@@ -1,5 +1,9 @@
-"""The one error a person can cause."""
+"""The one error a user can cause."""
 
 
 class RigError(Exception):
-    """Something a person can put right: what happened, to which file or setting, what to do."""
+    """Bad input, a missing file, a host that cannot do it.
+
+    The message says what happened, to which file or setting, and what to do about it.
+    Scripts print it as one line and exit with 1; it never becomes a traceback.
+    """
