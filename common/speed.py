@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import client, pair, prompts, run, stats
+from common import client, pair, prompts, run, stats, summary
 from common.errors import RigError
 from common.experiment import Arm, Cell, Plan, Round
 from common.rig import Rig
@@ -78,7 +78,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "equal_text": [_equal_text(name, by_kind["greedy"]) for name in arm_names],
         "flags": _flags(lines, manifest),
         "known_answer": _known_answer(manifest, by_kind["greedy"]),
-        "time": _time(manifest, lines, starts),
+        "time": summary.time_spent(manifest, lines, starts),
     }
 
 
@@ -95,18 +95,18 @@ def _speed(arm: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     speeds = _speeds(trials, arm)
     found: dict[str, Any] = {"arm": arm, "tokens_per_second": None, "speed_up": None}
     if speeds:
-        found["tokens_per_second"] = _round(stats.geometric_mean(list(speeds.values())))
+        found["tokens_per_second"] = summary.rounded(stats.geometric_mean(list(speeds.values())))
     baseline = _speeds(trials, BASELINE)
     if arm != BASELINE and speeds.keys() & baseline.keys():
         up = stats.speed_up(baseline, speeds)
         found["speed_up"] = {
-            "ratio": _round(up.ratio),
-            "low": _round(up.low),
-            "high": _round(up.high),
-            "round_spread": _round(up.round_spread),
+            "ratio": summary.rounded(up.ratio),
+            "low": summary.rounded(up.low),
+            "high": summary.rounded(up.high),
+            "round_spread": summary.rounded(up.round_spread),
             "verdict": up.verdict,
         }
-    found["kept"] = _kept([trial for trial in trials if trial["arm"] == arm])
+    found["kept"] = summary.kept([trial for trial in trials if trial["arm"] == arm])
     return found
 
 
@@ -122,32 +122,13 @@ def _arm(
     measured = [value for value in ttft if value is not None]
     return {
         **_speed(arm, greedy),
-        "ttft_ms": _round(stats.geometric_mean(measured)) if measured else None,
+        "ttft_ms": summary.rounded(stats.geometric_mean(measured)) if measured else None,
         "memory_mib": {
             "process_ready": _largest([memory["process"] for memory in ready]),
             "process_peak": _largest([trial["memory_mib"]["process_peak"] for trial in own]),
             "card_ready": _largest([memory["card"] for memory in ready]),
             "card_peak": _largest([trial["memory_mib"]["card"] for trial in own]),
         },
-    }
-
-
-def _kept(trials: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Accepted and drafted tokens, in all and per position; None if nothing was drafted."""
-    drafted = sum(trial["samples"][0]["draft_n"] or 0 for trial in trials)
-    if not drafted:
-        return None
-    accepted = sum(trial["samples"][0]["draft_n_accepted"] for trial in trials)
-    counts = [trial["counters"] for trial in trials]
-    length = max(len(count["accepted_per_pos"]) for count in counts)
-    per_pos = [sum(c["accepted_per_pos"][i] for c in counts if i < len(c["accepted_per_pos"]))
-               for i in range(length)]  # fmt: skip
-    return {
-        "accepted": accepted,
-        "drafted": drafted,
-        "share": _round(accepted / drafted),
-        "drafts": sum(count["drafts"] for count in counts),
-        "accepted_per_pos": per_pos,
     }
 
 
@@ -170,7 +151,7 @@ def _drift(manifest: Mapping[str, Any], by_kind: Mapping[str, Any]) -> dict[str,
     first = {cell: v for (cell, turn), v in _speeds(by_kind["greedy"], arm).items()
              if turn == first_round}  # fmt: skip
     again = {cell: v for (cell, _), v in _speeds(by_kind["drift"], arm).items()}
-    return {"arm": arm, "change": _round(stats.drift(first, again))}
+    return {"arm": arm, "change": summary.rounded(stats.drift(first, again))}
 
 
 def _equal_text(arm: str, greedy: list[dict[str, Any]]) -> dict[str, Any]:
@@ -224,29 +205,13 @@ def _known_answer(
         wanted = {
             "accepted": expected.accepted,
             "drafted": expected.drafted,
-            "share": _round(expected.accepted / expected.drafted),
+            "share": summary.rounded(expected.accepted / expected.drafted),
             "drafts": expected.drafts,
             "accepted_per_pos": list(expected.accepted_per_pos),
         }
-        rows.append({"arm": arm, "expected": wanted, "equal": wanted == _kept(own)})
+        rows.append({"arm": arm, "expected": wanted, "equal": wanted == summary.kept(own)})
     return rows
 
 
-def _time(
-    manifest: Mapping[str, Any], lines: list[dict[str, Any]], starts: list[dict[str, Any]]
-) -> dict[str, float | None]:
-    return {
-        "server_start_s": _round(sum(s["ready_s"] + (s["checked_s"] or 0) for s in starts)),
-        "requests_s": _round(sum(line["end"] - line["start"] for line in lines)),
-        "cool_down_s": _round(sum(start["cooled_s"] for start in starts)),
-        "wall_s": _round(manifest.get("wall_s")),
-    }
-
-
 def _largest(values: list[float | None]) -> float | None:
-    return _round(max((value for value in values if value is not None), default=None))
-
-
-def _round(value: float | None) -> float | None:
-    """Six significant digits: enough to read, few enough to be the same on every machine."""
-    return None if value is None else float(f"{value:.6g}")
+    return summary.rounded(max((value for value in values if value is not None), default=None))

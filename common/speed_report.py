@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
-from common import figures, pair
+from common import figures, page
 from common.speed import BASELINE
 
 
@@ -14,7 +12,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     parts = [
         f"# Speed: {summary['rig']}, {manifest['started'][:10]}",
-        *_warnings(summary, manifest),
+        *page.warnings(summary, manifest),
         f"**{answer(summary, manifest)}**",
         "## Result",
         _headline(summary),
@@ -29,9 +27,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         *_trust(summary),
         "## What was run",
-        what_was_run(manifest),
+        page.what_was_run(manifest),
         "## Do it again",
-        reproduce(manifest),
+        page.reproduce(manifest),
         "## Not measured",
         "Long prompts, several requests at once, answer quality, energy. Other draft lengths than "
         "those above. What these numbers would be on another card.",
@@ -41,13 +39,13 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
 
 def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The answer in one sentence."""
-    where = hardware(manifest)
+    where = page.hardware(manifest)
     arms = [arm for arm in summary["arms"] if arm["speed_up"]]
     if not arms:
         return f"On {where}, no arm with a drafter has been measured yet."
     best = max(arms, key=lambda arm: float(arm["speed_up"]["ratio"]))
     up = best["speed_up"]
-    figure = f"{_ratio(up)} ({_interval(up)}) the speed of no drafter"
+    figure = f"{page.ratio(up)} ({page.interval(up)}) the speed of no drafter"
     if up["verdict"] == "pays":
         return f"On {where}, {best['arm']} pays: {figure}."
     if up["verdict"] == "loses":
@@ -56,28 +54,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         )
     if up["verdict"] == "even":
         return f"On {where}, no drafter setting is sure to pay; the best, {best['arm']}: {figure}."
-    return f"On {where}, too little was measured to say; {best['arm']} ran at {_ratio(up)}."
-
-
-def hardware(manifest: dict[str, Any]) -> str:
-    card = manifest["card"]
-    return f"an {card['name']}" if card else f"a CPU ({manifest['host']['cpu']}, not run on a card)"
-
-
-def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
-    found = []
-    if summary["quick"]:
-        found.append(
-            "> **Quick run**: few prompts, short replies, one round. A look, not a result."
-        )
-    if not summary["complete"]:
-        found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
-    if manifest["settings"]["MODEL"] == pair.TARGET_NAME:
-        found.append(
-            "> **Known-answer pair**: made-up weights without any training. Its kept share is "
-            "known in advance and checks the measuring; its speeds say nothing about Gemma."
-        )
-    return found
+    return f"On {where}, too little was measured to say; {best['arm']} ran at {page.ratio(up)}."
 
 
 def _headline(summary: dict[str, Any]) -> str:
@@ -86,19 +63,19 @@ def _headline(summary: dict[str, Any]) -> str:
         up, memory = arm["speed_up"], arm["memory_mib"]
         rows.append([
             arm["arm"],
-            _number(arm["tokens_per_second"]),
-            _ratio(up) if up else "1 (baseline)",
-            _interval(up),
-            _percent(up["round_spread"]) if up else "",
-            _kept(arm["kept"]),
-            _number(arm["ttft_ms"]),
+            page.number(arm["tokens_per_second"]),
+            page.ratio(up) if up else "1 (baseline)",
+            page.interval(up),
+            page.percent(up["round_spread"]) if up else "",
+            page.kept(arm["kept"]),
+            page.number(arm["ttft_ms"]),
             up["verdict"] if up else "",
-            _number(memory["card_peak"] if memory["card_peak"] is not None
+            page.number(memory["card_peak"] if memory["card_peak"] is not None
                     else memory["process_peak"], 0),
         ])  # fmt: skip
     on_card = any(arm["memory_mib"]["card_peak"] is not None for arm in summary["arms"])
     memory_title = "card MiB" if on_card else "process MiB"
-    return _table(
+    return page.table(
         [
             "arm",
             "tokens/s",
@@ -131,23 +108,23 @@ def _by_prompt(summary: dict[str, Any]) -> str:
         [
             cell["cell"],
             cell["arm"],
-            _number(cell["tokens_per_second"]),
+            page.number(cell["tokens_per_second"]),
             f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
-            _kept(cell["kept"]),
+            page.kept(cell["kept"]),
         ]
         for cell in summary["cells"]
     ]
-    return _table(["prompt", "arm", "tokens/s", "speed-up", "kept"], rows)
+    return page.table(["prompt", "arm", "tokens/s", "speed-up", "kept"], rows)
 
 
 def _sampled(summary: dict[str, Any]) -> list[str]:
     rows = [
         [
             arm["arm"],
-            _number(arm["tokens_per_second"]),
-            _ratio(arm["speed_up"]) if arm["speed_up"] else "1 (baseline)",
-            _interval(arm["speed_up"]),
-            _kept(arm["kept"]),
+            page.number(arm["tokens_per_second"]),
+            page.ratio(arm["speed_up"]) if arm["speed_up"] else "1 (baseline)",
+            page.interval(arm["speed_up"]),
+            page.kept(arm["kept"]),
         ]
         for arm in summary["sampled"]
         if arm["tokens_per_second"] is not None
@@ -155,7 +132,7 @@ def _sampled(summary: dict[str, Any]) -> list[str]:
     if not rows:
         return []
     head = "## At temperature 0.8 (one round)"
-    return [head, _table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
+    return [head, page.table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
 
 
 def _known_answer(summary: dict[str, Any]) -> list[str]:
@@ -179,7 +156,7 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
         "The pair's tokens follow a known chain, so what is kept can be worked out without a "
         "model. Every figure must be equal, not close."
     )
-    return ["## Known answer", _table(head, rows), text]
+    return ["## Known answer", page.table(head, rows), text]
 
 
 def _trust(summary: dict[str, Any]) -> list[str]:
@@ -209,81 +186,5 @@ def _trust(summary: dict[str, Any]) -> list[str]:
                 f"- Equal text, {row['arm']}: {row['equal']} of {row['of']} greedy replies are the "
                 "same as without drafter."
             )
-    lines.append(_time_line(times))
+    lines.append(page.time_line(times))
     return ["\n".join(lines)]
-
-
-def _time_line(times: dict[str, Any]) -> str:
-    text = (
-        f"- Time: {times['server_start_s']:.0f} s starting servers, {times['requests_s']:.0f} s in "
-        f"requests, {times['cool_down_s']:.0f} s cooling down"
-    )
-    if times["wall_s"] is None:
-        return text + "."
-    other = times["wall_s"] - times["server_start_s"] - times["requests_s"] - times["cool_down_s"]
-    return (
-        text + f", {other:.1f} s on everything else ({other / times['wall_s']:.1%} of the whole)."
-    )
-
-
-def what_was_run(manifest: dict[str, Any]) -> str:
-    """Engine, files, card, host and settings, as a table and a list."""
-    host, card, harness = manifest["host"], manifest["card"], manifest["harness"]
-    commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
-    rows = [
-        ["engine", manifest["engine_title"]],
-        *[[role, f"{file['name']}, {file['size']:,} bytes, SHA-256 `{file['sha256']}`"]
-          for role, file in manifest["files"].items()],
-        ["card", f"{card['name']}, driver {card['driver']}, CUDA {card['cuda']}, "
-                 f"{card['memory_mib']} MiB, {card['power_limit_w']} W" if card else "none"],
-        ["host", f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
-                 f"Linux {host['kernel']}"],
-        ["harness", f"commit {commit}"],
-        ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
-    ]  # fmt: skip
-    arms = "\n".join(
-        f"- {name}: " + (", ".join(f"`{k}={v}`" for k, v in changes.items()) or "the rig as it is")
-        for name, changes in manifest["plan"]["arms"].items()
-    )
-    return f"{_table(['', ''], rows)}\n\nArms differ from the rig in:\n\n{arms}"
-
-
-def reproduce(manifest: dict[str, Any]) -> str:
-    settings = " ".join(
-        f"{key}={manifest['settings'][key]}"
-        for key in manifest["overridden"]
-        if key not in ("PORT", "HOST")
-    )
-    quick = " QUICK=1" if manifest["plan"]["quick"] else ""
-    target = f"make -C {manifest['rig']} {manifest['what']}{quick}"
-    commit = manifest["harness"]["commit"] or "COMMIT"
-    return (
-        f"```\ngit checkout {commit}\n{target}{' ' + settings if settings else ''}\n```\n\n"
-        "This page again from the files beside it: `make report RUN=` and this folder."
-    )
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return tabulate(rows, head, tablefmt="github", disable_numparse=True)
-
-
-def _number(value: float | None, digits: int = 1) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
-def _ratio(up: dict[str, Any]) -> str:
-    return f"{up['ratio']:.3f}x"
-
-
-def _interval(up: dict[str, Any] | None) -> str:
-    if up is None or up["low"] is None:
-        return "" if up is None else "no interval"
-    return f"{up['low']:.3f} to {up['high']:.3f}"
-
-
-def _kept(kept: dict[str, Any] | None) -> str:
-    return "absent" if kept is None else f"{kept['share']:.3f}"
