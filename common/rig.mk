@@ -6,8 +6,8 @@ READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
-LATER := longctx sweep longmixed map accuracy identity formats cost builds tune
-.PHONY: help show engine draft doctor serve stop status speed report $(LATER)
+LATER := longctx sweep longmixed map formats cost builds tune
+.PHONY: help show engine draft doctor serve stop status speed accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -39,6 +39,16 @@ status: $(READY) ## say whether this rig is served, and what its drafter does
 
 speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
 	@exec $(SCRIPT)/speed.py $(RIG)
+
+accuracy: $(READY) ## are the answers as good with the drafter? GSM8K and BFCL; RESUME=1 continues
+	@exec $(SCRIPT)/accuracy.py $(RIG)
+
+identity: $(READY) ## is the greedy text the same with the drafter? RESUME=1 continues
+	@exec $(SCRIPT)/identity.py $(RIG)
+
+rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=benchmarks/runs/...
+	@test -n "$(RUN)" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }
+	@$(SCRIPT)/rescore.py $(RUN)
 
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }

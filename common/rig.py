@@ -65,6 +65,13 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(part for part in value.split(",") if part)
 
 
+def _two(value: str) -> tuple[str, ...]:
+    parts = _list(value)
+    if len(parts) != 2:
+        raise ValueError("two arms joined by a comma, such as none,n=2")
+    return parts
+
+
 def _spec_type(value: str) -> str:
     for part in value.split(","):
         if part not in SPEC_TYPES:
@@ -150,6 +157,12 @@ class Rig:
     speed_n_max: tuple[int, ...] = _key(_numbers, ())
     speed_spec_types: tuple[str, ...] = _key(_spec_types, ())
     """draft types that `speed` compares; + joins types that work together"""
+    accuracy_arms: tuple[str, ...] = _key(_two, ())
+    """the two arms that `accuracy` compares (common/accuracy.py); empty: none and the rig itself"""
+    accuracy_parallel: int = _key(_whole(1, 256), 1)
+    """questions asked at once"""
+    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None)
+    """only the first so many questions of each test"""
 
     @property
     def name(self) -> str:
