@@ -194,10 +194,11 @@ def _known_answer(
     chain = pair.chain_of(manifest["settings"]["MODEL"])
     if chain is None:
         return None
+    # llama-server's templates count a text's length in bytes, and the pair's reply depends on it.
     texts: dict[str, str] = {}
     for cell in manifest["plan"]["cells"].values():
         for name, asked in zip(cell["questions"], cell["requests"], strict=True):
-            texts[name] = chain.text(chain.reply(asked["characters"], asked["max_tokens"]))
+            texts[name] = chain.text(chain.reply(asked["bytes"], asked["max_tokens"]))
     came = [answer for answer in answers if answer.sample]
     equal = sum(
         answer.sample["content"] == texts[answer.question] for answer in came if answer.sample

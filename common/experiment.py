@@ -41,9 +41,14 @@ class Cell:
         requests = []
         for body in self.bodies:
             prompt = str(body["messages"][-1]["content"])
-            digest = hashlib.sha256(prompt.encode()).hexdigest()
+            data = prompt.encode()
             requests.append(
-                {"characters": len(prompt), "sha256": digest, "max_tokens": body["max_tokens"]}
+                {
+                    "characters": len(prompt),
+                    "bytes": len(data),
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "max_tokens": body["max_tokens"],
+                }
             )
         return {**self.about, "infeasible": self.infeasible, "requests": requests}
 

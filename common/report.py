@@ -7,7 +7,15 @@ from typing import Any
 
 import jsonschema
 
-from common import accuracy_report, accuracy_summary, run, speed, speed_report
+from common import (
+    accuracy_report,
+    accuracy_summary,
+    identity,
+    identity_report,
+    run,
+    speed,
+    speed_report,
+)
 from common.errors import RigError
 
 SUMMARY = "summary.json"
@@ -17,14 +25,17 @@ SCHEMAS = Path(__file__).parent / "schemas"
 SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "speed": speed.summarise,
     "accuracy": accuracy_summary.summarise,
+    "identity": identity.summarise,
 }
 RENDER: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], str]] = {
     "speed": speed_report.render,
     "accuracy": accuracy_report.render,
+    "identity": identity_report.render,
 }
 ANSWER: dict[str, Callable[[dict[str, Any], dict[str, Any]], str]] = {
     "speed": speed_report.answer,
     "accuracy": accuracy_report.answer,
+    "identity": identity_report.answer,
 }
 
 
