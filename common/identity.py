@@ -1,7 +1,7 @@
 """Identity: is the greedy text with a drafter the text without? Plan, and what is made of it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

@@ -20,7 +20,7 @@ TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the caller's reaches a test."""
-    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER"):
+    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER", "GSM8K_PATH", "BFCL_PATH"):
         monkeypatch.delenv(key, raising=False)
 
 
