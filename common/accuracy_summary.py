@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import accuracy, gsm8k, pair, pairing, run, scores, stats, summary
+from common import accuracy, gsm8k, pair, pairing, scores, stats, summaries
 from common.outcomes import StoredReply
 from common.scores import Answer
 
@@ -14,21 +14,15 @@ LEAST_TOKENS = 8  # a shorter reply says nothing about speed
 
 def summarise(folder: Path) -> dict[str, Any]:
     """The summary; a test that no question of both arms was asked of is left out."""
-    manifest = run.read_manifest(folder)
-    arms = list(manifest["plan"]["arms"])
-    lines = run.read_lines(folder, run.JOURNAL)
-    starts = run.read_lines(folder, run.STARTS)
+    log = summaries.Log(folder)
+    manifest, arms = log.manifest, log.arms
     questions = scores.read_questions(folder)
     answers = scores.answers(folder)
     tests = [
-        _test(test, arms, [a for a in answers if a.test == test], lines, manifest)
-        for test in scores.SCORES
+        _test(test, arms, [a for a in answers if a.test == test], log) for test in scores.SCORES
     ]
     return {
-        "schema": 1,
-        "what": "accuracy",
-        "rig": manifest["rig"],
-        "complete": manifest["ended"] is not None,
+        **log.head(),
         "limit": _setting(manifest, "ACCURACY_LIMIT"),
         "parallel": _setting(manifest, "ACCURACY_PARALLEL"),
         "arms": arms,
@@ -38,9 +32,9 @@ def summarise(folder: Path) -> dict[str, Any]:
         },
         "tests": [test for test in tests if test],
         "drift": _drift(arms[0], answers),
-        "flags": _flags(answers, lines),
+        "flags": _flags(answers, log.lines),
         "known_answer": _known_answer(manifest, questions, answers, arms),
-        "time": summary.time_spent(manifest, lines, starts),
+        "time": log.time(),
     }
 
 
@@ -53,25 +47,17 @@ def _test(
     test: str,
     arms: Sequence[str],
     answers: Sequence[Answer],
-    lines: Sequence[dict[str, Any]],
-    manifest: Mapping[str, Any],
+    log: summaries.Log,
 ) -> dict[str, Any] | None:
     both = scores.pairs(answers, arms)
     if not both:
         return None
     asked = [answer for answer in answers if answer.round != scores.CONTROL]
-    cells = manifest["plan"]["cells"]
-    trials = [
-        line
-        for line in lines
-        if line["failed"] is None
-        and line["round"] != scores.CONTROL
-        and cells[line["cell"]]["test"] == test
-    ]
+    trials = [t for t in log.of_kind("greedy") if log.cells[t["cell"]]["test"] == test]
     return {
         "test": test,
         "questions": len(both),
-        "asked": sum(len(c["questions"]) for c in cells.values() if c["test"] == test),
+        "asked": sum(len(c["questions"]) for c in log.cells.values() if c["test"] == test),
         "scores": [_score(score, both) for score in scores.SCORES[test]],
         "equal_replies": _equal({name: pair[0].text for name, pair in both.items()},
                                 {name: pair[1].text for name, pair in both.items()}),
@@ -95,11 +81,11 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
     return {
         "score": score,
         "right": [found.baseline_right, found.arm_right],
-        "difference": summary.rounded(found.difference),
-        "low": summary.rounded(found.low),
-        "high": summary.rounded(found.high),
-        "p_value": summary.rounded(found.p_value),
-        "detectable": summary.rounded(found.detectable),
+        "difference": summaries.significant(found.difference),
+        "low": summaries.significant(found.low),
+        "high": summaries.significant(found.high),
+        "p_value": summaries.significant(found.p_value),
+        "detectable": summaries.significant(found.detectable),
         "gained": list(found.gained),
         "lost": list(found.lost),
     }
@@ -137,14 +123,16 @@ def _work(
     return {
         "arm": arm,
         "tokens": tokens,
-        "seconds": summary.rounded(seconds),
-        "tokens_per_second": summary.rounded(tokens / seconds) if seconds else None,
-        "kept": summary.kept(own),
-        "time_ratio": summary.rounded(seconds / theirs) if arm != baseline and theirs else None,
+        "seconds": summaries.significant(seconds),
+        "tokens_per_second": summaries.significant(tokens / seconds) if seconds else None,
+        "kept": summaries.kept(own),
+        "time_ratio": summaries.significant(seconds / theirs)
+        if arm != baseline and theirs
+        else None,
         "speed_up": {
-            "ratio": summary.rounded(up.ratio),
-            "low": summary.rounded(up.low),
-            "high": summary.rounded(up.high),
+            "ratio": summaries.significant(up.ratio),
+            "low": summaries.significant(up.low),
+            "high": summaries.significant(up.high),
             "verdict": up.verdict,
             "questions": len(base.keys() & speeds.keys()),
         }
@@ -168,7 +156,7 @@ def _drift(arm: str, answers: Sequence[Answer]) -> dict[str, Any]:
     again = _speeds([answer for answer in own if answer.round == scores.CONTROL])
     change = stats.drift({key[0]: v for key, v in first.items()},
                          {key[0]: v for key, v in again.items()})  # fmt: skip
-    return {"arm": arm, "change": summary.rounded(change)}
+    return {"arm": arm, "change": summaries.significant(change)}
 
 
 def _flags(answers: Sequence[Answer], lines: Sequence[dict[str, Any]]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import client, pair, prompts, run, speed, summary
+from common import client, pair, prompts, speed, summaries
 from common.errors import RigError
 from common.experiment import Cell, Plan, Round
 from common.rig import Rig
@@ -46,15 +46,12 @@ def long_prompts() -> dict[str, str]:
 
 def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of an identity report, from the run directory alone."""
-    manifest = run.read_manifest(folder)
-    lines = run.read_lines(folder, run.JOURNAL)
-    good = [line for line in lines if line["failed"] is None]
-    starts = run.read_lines(folder, run.STARTS)
-    replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in good}
+    log = summaries.Log(folder)
+    replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
     baseline = {cell: r for (turn, arm, cell), r in replies.items()
-                if (turn, arm) == (GREEDY, speed.BASELINE)}  # fmt: skip
-    blocks = [(CONTROL, speed.BASELINE)]
-    blocks += [(GREEDY, arm) for arm in manifest["plan"]["arms"] if arm != speed.BASELINE]
+                if (turn, arm) == (GREEDY, summaries.BASELINE)}  # fmt: skip
+    blocks = [(CONTROL, summaries.BASELINE)]
+    blocks += [(GREEDY, arm) for arm in log.arms if arm != summaries.BASELINE]
     rows, differences = [], []
     for turn, arm in blocks:
         own = {cell: r for (t, a, cell), r in replies.items() if (t, a) == (turn, arm)}
@@ -64,7 +61,7 @@ def summarise(folder: Path) -> dict[str, Any]:
             for cell in shared
             if (difference := compare(baseline[cell], own[cell]))
         ]
-        trials = [t for t in good if (t["round"], t["arm"]) == (turn, arm)]
+        trials = [t for t in log.trials if (t["round"], t["arm"]) == (turn, arm)]
         rows.append(
             {
                 "arm": arm,
@@ -72,15 +69,12 @@ def summarise(folder: Path) -> dict[str, Any]:
                 "equal": len(shared) - len(found),
                 "of": len(shared),
                 "near_ties": sum(one["near_tie"] is True for one in found),
-                "kept": summary.kept(trials),
+                "kept": summaries.kept(trials),
             }
         )
         differences += found
     return {
-        "schema": 1,
-        "what": "identity",
-        "rig": manifest["rig"],
-        "complete": manifest["ended"] is not None,
+        **log.head(),
         "near_tie_nats": NEAR_TIE,
         "arms": rows,
         "differences": differences,
@@ -88,9 +82,9 @@ def summarise(folder: Path) -> dict[str, Any]:
             {"cell": cell, "prompt_tokens": reply["prompt_n"], "tokens": reply["predicted_n"]}
             for cell, reply in baseline.items()
         ],
-        "failed_attempts": len(lines) - len(good),
-        "known_answer": _known_answer(manifest, replies),
-        "time": summary.time_spent(manifest, lines, starts),
+        "failed_attempts": len(log.lines) - len(log.trials),
+        "known_answer": _known_answer(log.manifest, replies),
+        "time": log.time(),
     }
 
 
@@ -118,7 +112,7 @@ def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
         "after": "".join(mine[:token])[-40:],
         "text": text,
         "other_text": other_text,
-        "gap": summary.rounded(gap),
+        "gap": summaries.significant(gap),
         "gap_is_lower_bound": bound,
         "near_tie": None if gap is None else not bound and gap < NEAR_TIE,
     }

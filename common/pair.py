@@ -15,8 +15,6 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from common import q4_0
-
 WIDTH = 256  # the target's hidden size; a Hadamard matrix of this order has exactly orthogonal rows
 DRAFTER_WIDTH = WIDTH + 32  # llama.cpp refuses a drafter as wide as its target
 LAYERS = 4
@@ -37,10 +35,13 @@ SEED = 4
 WRONG_SHARE = 0.4
 TARGET_NAME = "known-answer-tiny-target-q4_0.gguf"
 DRAFTER_NAME = "known-answer-tiny-drafter-q4_0.gguf"
+NAMES = (TARGET_NAME, DRAFTER_NAME)
 # A second pair, whose replies end in an answer: for scores that are known in advance.
 ANSWER = 7
-ANSWERING_TARGET_NAME = "known-answer-tiny-answering-target-q4_0.gguf"
-ANSWERING_DRAFTER_NAME = "known-answer-tiny-answering-drafter-q4_0.gguf"
+ANSWERING_NAMES = (
+    "known-answer-tiny-answering-target-q4_0.gguf",
+    "known-answer-tiny-answering-drafter-q4_0.gguf",
+)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def expect(chain: Chain, characters: int, n_predict: int, n_max: int) -> Draftin
 
 def chain_of(target_name: str) -> Chain | None:
     """The chain that the target of this file name follows; None for any other model."""
-    if target_name == ANSWERING_TARGET_NAME:
+    if target_name == ANSWERING_NAMES[0]:
         return make_chain(answer=ANSWER)
     return make_chain() if target_name == TARGET_NAME else None
 
@@ -166,8 +167,7 @@ def chain_of(target_name: str) -> Chain | None:
 def write_pair(folder: Path, chain: Chain, answering: bool = False) -> tuple[Path, Path]:
     """Write target and drafter as Q4_0 GGUF into `folder`; returns both paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / (ANSWERING_TARGET_NAME if answering else TARGET_NAME)
-    drafter = folder / (ANSWERING_DRAFTER_NAME if answering else DRAFTER_NAME)
+    target, drafter = (folder / name for name in (ANSWERING_NAMES if answering else NAMES))
     _write_target(target, chain)
     _write_drafter(drafter, chain)
     return target, drafter
@@ -271,6 +271,9 @@ def _tokenizer(writer: gguf.GGUFWriter, chain: Chain) -> None:
 
 def _matrix(writer: gguf.GGUFWriter, name: str, values: npt.NDArray[np.float32]) -> None:
     """Store a matrix of whole numbers from -8 to 7 as Q4_0 with step 1: exact."""
+    # Imported here: it loads a compiler, and most commands never write a pair.
+    from common import q4_0
+
     rows, columns = values.shape
     levels = values.astype(np.int8).reshape(-1, q4_0.GROUP)
     blocks = q4_0.pack(levels, np.ones(len(levels), np.float16))

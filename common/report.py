@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
@@ -12,9 +13,13 @@ from common import (
     accuracy_summary,
     identity,
     identity_report,
+    longctx,
+    longctx_report,
     run,
     speed,
     speed_report,
+    sweep,
+    sweep_report,
 )
 from common.errors import RigError
 
@@ -24,18 +29,19 @@ SCHEMAS = Path(__file__).parent / "schemas"
 # What is made of a run directory, per kind of measurement.
 SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "speed": speed.summarise,
+    "longctx": longctx.summarise,
+    "sweep": sweep.summarise,
+    "longmixed": sweep.summarise,
     "accuracy": accuracy_summary.summarise,
     "identity": identity.summarise,
 }
-RENDER: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], str]] = {
-    "speed": speed_report.render,
-    "accuracy": accuracy_report.render,
-    "identity": identity_report.render,
-}
-ANSWER: dict[str, Callable[[dict[str, Any], dict[str, Any]], str]] = {
-    "speed": speed_report.answer,
-    "accuracy": accuracy_report.answer,
-    "identity": identity_report.answer,
+REPORTS: dict[str, ModuleType] = {
+    "speed": speed_report,
+    "longctx": longctx_report,
+    "sweep": sweep_report,
+    "longmixed": sweep_report,
+    "accuracy": accuracy_report,
+    "identity": identity_report,
 }
 
 
@@ -52,7 +58,7 @@ def write(folder: Path) -> Path:
         raise RigError(f"{folder} holds no finished trial, so there is nothing to report yet")
     summary = SUMMARISE[what](folder)
     check(summary)
-    text = RENDER[what](summary, manifest, folder)
+    text = REPORTS[what].render(summary, manifest, folder)
     (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     (folder / REPORT).write_text(text, encoding="utf-8")
     return folder / REPORT
@@ -61,7 +67,7 @@ def write(folder: Path) -> Path:
 def answer(folder: Path) -> str:
     """The report's answer in one sentence, from its summary.json."""
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    return ANSWER[summary["what"]](summary, run.read_manifest(folder))
+    return str(REPORTS[summary["what"]].answer(summary, run.read_manifest(folder)))
 
 
 def check(summary: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
-LATER := longctx sweep longmixed map formats cost builds tune
-.PHONY: help show engine draft doctor serve stop status speed accuracy identity rescore report $(LATER)
+LATER := formats cost builds tune
+.PHONY: help show engine draft model pin files doctor serve stop status speed longctx sweep longmixed map \
+	accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -22,8 +23,17 @@ show: $(READY) ## print the llama-server line of this rig
 engine: $(READY) ## build llama.cpp for this rig (minutes, once)
 	@$(SCRIPT)/engine.py $(RIG)
 
-draft: $(READY) ## bring the model and drafter files, checked
-	@$(SCRIPT)/draft.py $(RIG)
+draft: $(READY) ## bring the drafter, checked; a broken download goes on where it stopped
+	@exec $(SCRIPT)/draft.py $(RIG)
+
+model: $(READY) ## bring the main model, checked; a broken download goes on where it stopped
+	@exec $(SCRIPT)/model.py $(RIG)
+
+pin: $(READY) ## write the full SHA-256 and the revision of both files into tpu.env
+	@exec $(SCRIPT)/pin.py $(RIG)
+
+files: $(READY) ## list what is in the models folder, verified or not
+	@$(SCRIPT)/files.py $(RIG)
 
 doctor: $(READY) ## say what this host has and lacks for this rig
 	@$(SCRIPT)/doctor.py $(RIG)
@@ -39,6 +49,18 @@ status: $(READY) ## say whether this rig is served, and what its drafter does
 
 speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
 	@exec $(SCRIPT)/speed.py $(RIG)
+
+longctx: $(READY) ## how deep in a long context does the gain reach?
+	@exec $(SCRIPT)/longctx.py $(RIG)
+
+sweep: $(READY) ## how many requests at once until the drafter loses? per-slot or shared cache?
+	@exec $(SCRIPT)/sweep.py $(RIG)
+
+longmixed: $(READY) ## the same with long, mixed requests
+	@exec $(SCRIPT)/longmixed.py $(RIG)
+
+map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
+	@$(SCRIPT)/map.py $(RIG)
 
 accuracy: $(READY) ## are the answers as good with the drafter? GSM8K and BFCL; RESUME=1 continues
 	@exec $(SCRIPT)/accuracy.py $(RIG)

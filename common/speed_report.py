@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from common import figures, page
-from common.speed import BASELINE
+from common.summaries import BASELINE
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
     """REPORT.md as text; draws the figures into `folder`."""
     drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
-    parts = [
+    pieces = [
         f"# Speed: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
         f"**{answer(summary, manifest)}**",
@@ -23,9 +23,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## By prompt",
         _by_prompt(summary),
         *_sampled(summary),
-        *_known_answer(summary),
+        *page.known_answer(summary),
         "## Can this be trusted",
-        *_trust(summary),
+        "\n".join([*page.trust(summary), *_equal_text(summary), page.time_line(summary["time"])]),
         "## What was run",
         page.what_was_run(manifest),
         "## Do it again",
@@ -34,7 +34,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "Long prompts, several requests at once, answer quality, energy. Other draft lengths than "
         "those above. What these numbers would be on another card.",
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in pieces if part) + "\n"
 
 
 def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -60,7 +60,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
 def _headline(summary: dict[str, Any]) -> str:
     rows = []
     for arm in summary["arms"]:
-        up, memory = arm["speed_up"], arm["memory_mib"]
+        up = arm["speed_up"]
         rows.append([
             arm["arm"],
             page.number(arm["tokens_per_second"]),
@@ -70,11 +70,8 @@ def _headline(summary: dict[str, Any]) -> str:
             page.kept(arm["kept"]),
             page.number(arm["ttft_ms"]),
             up["verdict"] if up else "",
-            page.number(memory["card_peak"] if memory["card_peak"] is not None
-                    else memory["process_peak"], 0),
+            page.memory(arm["memory_mib"]),
         ])  # fmt: skip
-    on_card = any(arm["memory_mib"]["card_peak"] is not None for arm in summary["arms"])
-    memory_title = "card MiB" if on_card else "process MiB"
     return page.table(
         [
             "arm",
@@ -85,7 +82,7 @@ def _headline(summary: dict[str, Any]) -> str:
             "kept",
             "TTFT ms",
             "verdict",
-            memory_title,
+            page.memory_title(summary["arms"]),
         ],
         rows,
     )
@@ -135,46 +132,8 @@ def _sampled(summary: dict[str, Any]) -> list[str]:
     return [head, page.table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
 
 
-def _known_answer(summary: dict[str, Any]) -> list[str]:
-    if summary["known_answer"] is None:
-        return []
-    measured = {arm["arm"]: arm["kept"] for arm in summary["arms"]}
-    rows = []
-    for line in summary["known_answer"]:
-        expected, own = line["expected"], measured[line["arm"]]
-        rows.append([
-            line["arm"],
-            f"{expected['accepted']} of {expected['drafted']}",
-            f"{own['accepted']} of {own['drafted']}" if own else "absent",
-            ", ".join(map(str, expected["accepted_per_pos"])),
-            ", ".join(map(str, own["accepted_per_pos"])) if own else "absent",
-            "yes" if line["equal"] else "NO",
-        ])  # fmt: skip
-    head = ["arm", "kept, expected", "kept, measured", "per position, expected",
-            "per position, measured", "equal"]  # fmt: skip
-    text = (
-        "The pair's tokens follow a known chain, so what is kept can be worked out without a "
-        "model. Every figure must be equal, not close."
-    )
-    return ["## Known answer", page.table(head, rows), text]
-
-
-def _trust(summary: dict[str, Any]) -> list[str]:
-    flags, drift, times = summary["flags"], summary["drift"], summary["time"]
+def _equal_text(summary: dict[str, Any]) -> list[str]:
     lines = []
-    if drift["change"] is None:
-        lines.append("- Drift: not measured.")
-    else:
-        lines.append(
-            f"- Drift: the first arm ({drift['arm']}), repeated at the end, moved by "
-            f"{drift['change']:+.1%}. Speed-ups smaller than that mean little."
-        )
-    lines.append(
-        f"- Samples: {flags['samples']}. Taken while the card was throttled: "
-        f"{flags['throttled']}. Client and server clock more than 2% apart: "
-        f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
-        f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
-    )
     for row in summary["equal_text"]:
         if row["of"] and row["arm"] == BASELINE:
             lines.append(
@@ -186,5 +145,4 @@ def _trust(summary: dict[str, Any]) -> list[str]:
                 f"- Equal text, {row['arm']}: {row['equal']} of {row['of']} greedy replies are the "
                 "same as without drafter."
             )
-    lines.append(page.time_line(times))
-    return ["\n".join(lines)]
+    return lines
