@@ -1,47 +1,34 @@
 """Identity: is the greedy text with a drafter the text without? Plan, and what is made of it."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import client, pair, prompts, speed, summaries
-from common.errors import RigError
+from common import client, made_text, pair, prompts, speed, summaries
 from common.experiment import Cell, Plan, Round
 from common.rig import Rig
+from common.tokenizer import Tokenizer
 
 CANDIDATES = 5  # the most likely tokens that are kept for every token of the baseline
 NEAR_TIE = 0.1  # nats: two tokens whose probabilities differ by less than about a tenth
 GREEDY, CONTROL = "greedy", "control"
-REPEATED = re.compile(r"(\d+) x (.*)")
+LONG_TOKENS = 2000
+LONG_CHARACTERS = 8 * LONG_TOKENS  # more than any tokenizer needs for so many tokens
 
 
-def plan(rig: Rig) -> Plan:
+def plan(rig: Rig, tokenizer: Tokenizer) -> Plan:
     """The six speed prompts and three long ones, greedy, without drafter and at every draft length;
     then no drafter once more, as the control."""
-    texts = {**prompts.load("speed"), **long_prompts()}
+    texts = prompts.load("speed")
+    for seed, (name, words) in enumerate(prompts.load("identity").items()):
+        text = tokenizer.cut(made_text.make(seed, LONG_CHARACTERS), LONG_TOKENS)
+        texts[name] = f"{text}\n\n{words}"
     wanted = {"logprobs": True, "top_logprobs": CANDIDATES}
     cells = [
         Cell(name, [client.chat(text, speed.TOKENS, **wanted)]) for name, text in texts.items()
     ]
     rounds = [Round(GREEDY, "greedy", speed.GREEDY), Round(CONTROL, "drift", speed.GREEDY)]
     return Plan("identity", speed.arms(rig), cells, rounds)
-
-
-def long_prompts() -> dict[str, str]:
-    """The prompts of identity.yaml, each with its last line repeated and filled with numbers."""
-    found = {}
-    for name, text in prompts.load("identity").items():
-        head, _, last = text.rpartition("\n")
-        match = REPEATED.fullmatch(last)
-        if match is None:
-            raise RigError(f"prompts/identity.yaml: the last line of {name} is not 'N x text'")
-        lines = [
-            match[2].format(i=i, a=i % 3 + 1, b=i * 37 % 49 + 11, c=i * 7 % 5 + 1, d=i * i % 9)
-            for i in range(1, int(match[1]) + 1)
-        ]
-        found[name] = "\n".join([head, *lines])
-    return found
 
 
 def summarise(folder: Path) -> dict[str, Any]:

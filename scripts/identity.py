@@ -11,7 +11,8 @@ def body() -> int:
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     arguments = parser.parse_args()
     rig = cli.load_rig(arguments.rig)
-    return measuring.measure(rig, identity.plan(rig), arguments.out)
+    plan = measuring.with_tokenizer(rig, lambda tokenizer: identity.plan(rig, tokenizer))
+    return measuring.measure(rig, plan, arguments.out)
 
 
 if __name__ == "__main__":
