@@ -14,7 +14,7 @@ def body() -> None:
     folder = parser.parse_args().run
     what = run.read_manifest(folder)["what"]
     if what != "accuracy":
-        raise RigError(f"{folder} is a {what} run; only accuracy runs have scores")
+        raise RigError(f"{folder}: only accuracy runs have scores, this one is of kind {what}")
     path = report.write(folder)
     cli.say(f"scored {len(run.read_lines(folder, scores.SCORES_FILE))} replies anew: {path}")
     cli.say(report.answer(folder))
