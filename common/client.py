@@ -55,6 +55,10 @@ class Reply:
     predicted_per_second: float | None = None
     draft_n: int | None = None
     draft_n_accepted: int | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    """as OpenAI's chat API gives them whole; None without a call"""
+    pieces: list[dict[str, Any]] | None = None
+    """the text as it was streamed, about a token a piece; only where the request has `logprobs`"""
 
     @property
     def client_per_second(self) -> float | None:
@@ -100,12 +104,12 @@ def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]
     # llama-server reads its key from the same variable.
     key = os.environ.get("LLAMA_API_KEY")
     answers = stream.exchange(path, requests, timeout_s, TEXT, END, key)
-    return [_reply(answer) for answer in answers]
+    return [_reply(answer, body) for answer, body in zip(answers, bodies, strict=True)]
 
 
-def _reply(answer: stream.Answer) -> Reply:
+def _reply(answer: stream.Answer, body: dict[str, Any]) -> Reply:
     """What an answer says, event by event. An error the server told beats one we saw."""
-    reply = Reply(wall_ms=answer.end_ms)
+    reply = Reply(wall_ms=answer.end_ms, pieces=[] if body.get("logprobs") else None)
     if answer.status not in (None, 200) and answer.error is None:
         reply.error = f"HTTP {answer.status}: {answer.body.decode(errors='replace')[:500]}"
         return reply
@@ -144,14 +148,43 @@ def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
     for choice in event.get("choices", []):
         delta = choice.get("delta", {})
         content, reasoning = delta.get("content") or "", delta.get("reasoning_content") or ""
-        if content or reasoning:
+        calls = delta.get("tool_calls") or []
+        if content or reasoning or calls:
             reply.text_chunks += 1
             reply.last_text_ms = now_ms
             reply.ttft_ms = now_ms if reply.ttft_ms is None else reply.ttft_ms
         reply.content += content
         reply.reasoning += reasoning
         reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
+        for call in calls:
+            _add_call(reply, call)
+        if reply.pieces is not None and (content or reasoning):
+            reply.pieces.append(_piece(content or reasoning, choice))
     timings = event.get("timings", {})
     for name in TIMINGS:
         if name in timings:
             setattr(reply, name, timings[name])
+
+
+def _add_call(reply: Reply, part: dict[str, Any]) -> None:
+    """Put a streamed part of a tool call to the call of its index: names and arguments grow."""
+    if reply.tool_calls is None:
+        reply.tool_calls = []
+    while len(reply.tool_calls) <= part["index"]:
+        reply.tool_calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
+    function = reply.tool_calls[part["index"]]["function"]
+    for key in ("name", "arguments"):
+        function[key] += part.get("function", {}).get(key) or ""
+
+
+def _piece(text: str, choice: dict[str, Any]) -> dict[str, Any]:
+    """A piece of text with its candidates, most likely first: [token id, text, log-probability].
+
+    llama-server gives no candidates for tokens it took from a draft; `top` is then None.
+    """
+    tokens = (choice.get("logprobs") or {}).get("content") or []
+    if not tokens:
+        return {"text": text, "top": None}
+    last = tokens[-1]
+    top = [[c["id"], c["token"], round(c["logprob"], 5)] for c in last["top_logprobs"]]
+    return {"text": text, "id": last["id"], "logprob": round(last["logprob"], 5), "top": top}

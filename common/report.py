@@ -9,8 +9,12 @@ from typing import Any
 import jsonschema
 
 from common import (
+    accuracy_report,
+    accuracy_summary,
     bench,
     bench_report,
+    identity,
+    identity_report,
     longctx,
     longctx_report,
     run,
@@ -31,6 +35,8 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "sweep": sweep.summarise,
     "longmixed": sweep.summarise,
     "bench-client": bench.summarise,
+    "accuracy": accuracy_summary.summarise,
+    "identity": identity.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
     "speed": speed_report,
@@ -38,6 +44,8 @@ REPORTS: dict[str, ModuleType] = {
     "sweep": sweep_report,
     "longmixed": sweep_report,
     "bench-client": bench_report,
+    "accuracy": accuracy_report,
+    "identity": identity_report,
 }
 
 

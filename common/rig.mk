@@ -15,9 +15,9 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := accuracy identity formats cost builds tune
-LATER := accuracy identity formats cost builds tune
-.PHONY: help show engine image draft model pin files doctor serve stop status speed longctx sweep longmixed map report $(LATER)
+LATER := formats cost builds tune
+.PHONY: help show engine image draft model pin files doctor serve stop status speed longctx sweep longmixed map \
+	accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -75,6 +75,16 @@ longmixed: $(READY) ## the same with long, mixed requests
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)
+
+accuracy: $(READY) ## are the answers as good with the drafter? GSM8K and BFCL; RESUME=1 continues
+	@exec $(SCRIPT)/accuracy.py $(RIG)
+
+identity: $(READY) ## is the greedy text the same with the drafter? RESUME=1 continues
+	@exec $(SCRIPT)/identity.py $(RIG)
+
+rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=benchmarks/runs/...
+	@test -n "$(RUN)" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }
+	@$(SCRIPT)/rescore.py $(RUN)
 
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }

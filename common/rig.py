@@ -75,6 +75,13 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(part for part in value.split(",") if part)
 
 
+def _two(value: str) -> tuple[str, ...]:
+    parts = _list(value)
+    if len(parts) != 2:
+        raise ValueError("two arms joined by a comma, such as none,n=2")
+    return parts
+
+
 def _spec_type(value: str) -> str:
     for part in value.split(","):
         if part not in SPEC_TYPES:
@@ -170,6 +177,12 @@ class Rig:
     sweep_prompts: tuple[str, ...] = _key(_some_of("mixed", "repeat"), ("mixed", "repeat"))
     longmixed_parallel: int | None = _key(_whole(1, 256), None)
     longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
+    accuracy_arms: tuple[str, ...] = _key(_two, ())
+    """the two arms that `accuracy` compares (common/accuracy.py); empty: none and the rig itself"""
+    accuracy_parallel: int = _key(_whole(1, 256), 1)
+    """questions asked at once"""
+    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None)
+    """only the first so many questions of each test"""
 
     @property
     def name(self) -> str:

@@ -13,9 +13,9 @@ from common.rig import ROOT
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [
     *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files", "image"],
-    *["speed", "longctx", "sweep", "longmixed", "map", "report"],
+    *["speed", "longctx", "sweep", "longmixed", "map", "accuracy", "identity", "rescore", "report"],
 ]
-LATER = ["accuracy", "identity", "formats", "cost", "builds", "tune"]
+LATER = ["formats", "cost", "builds", "tune"]
 
 
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
