@@ -11,7 +11,6 @@ Any: numba, not mypy, finds their types. All kernels share this file because num
 a change only in the file of the kernel itself.
 """
 
-# ruff: noqa: ANN401
 from collections.abc import Callable
 from typing import Any
 

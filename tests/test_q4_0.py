@@ -207,7 +207,7 @@ def test_compiled_bf16_equals_numpy() -> None:
 def test_compiles_where_no_cache_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Any = numba.njit
 
-    def njit(**options: Any) -> Any:  # noqa: ANN401
+    def njit(**options: Any) -> Any:
         if options.pop("cache", False):
             raise RuntimeError("cannot cache function: no locator available")
         return real(**options)
