@@ -1,13 +1,13 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format doctor report engine
+.PHONY: help setup demo test test-converter bench-repack lint format doctor report engine
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
 READY := .venv/.ready
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
 
 setup: $(READY) ## make .venv and install from the lock file (about a minute)
@@ -34,6 +34,12 @@ test: $(READY) ## run the tests (builds llama.cpp the first time, then about 3 m
 	@echo "test: the engine comes first (about 8 minutes on 2 cores the first time)"
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@$(PYTHON) -m pytest
+
+test-converter: $(READY) ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
+	@$(PYTHON) -m pytest -m converter --timeout 1800
+
+bench-repack: $(READY) ## time the exact repack against llama-quantize (needs 6 GB, a minute)
+	@$(PYTHON) scripts/bench_repack.py $(RIG)
 
 lint: $(READY) ## format check, lint, types
 	@$(PYTHON) -m ruff format --check .

@@ -74,6 +74,8 @@ class Plan:
     """go on after a failed trial and mark it, instead of stopping"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else it was made from, such as a document's digest; a resumed run must match"""
+    prompts: str | None = None
+    """the prompts file it asks, where that has not the measurement's own name"""
 
     def asked(self, turn: Round) -> list[Cell]:
         """The cells of one round, in the order they are asked."""

@@ -9,8 +9,13 @@ from typing import Any
 import jsonschema
 
 from common import (
+    cost,
+    cost_report,
+    formats,
+    formats_report,
     longctx,
     longctx_report,
+    repack_report,
     run,
     speed,
     speed_report,
@@ -28,12 +33,18 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longctx": longctx.summarise,
     "sweep": sweep.summarise,
     "longmixed": sweep.summarise,
+    "formats": formats.summarise,
+    "cost": cost.summarise,
+    "bench-repack": repack_report.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
     "speed": speed_report,
     "longctx": longctx_report,
     "sweep": sweep_report,
     "longmixed": sweep_report,
+    "formats": formats_report,
+    "cost": cost_report,
+    "bench-repack": repack_report,
 }
 
 

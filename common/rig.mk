@@ -6,8 +6,8 @@ READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
-LATER := accuracy identity formats cost builds tune
-.PHONY: help show engine draft doctor serve stop status speed longctx sweep longmixed map report $(LATER)
+LATER := accuracy identity builds tune
+.PHONY: help show engine draft doctor serve stop status speed longctx sweep longmixed formats cost repack map report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -37,6 +37,9 @@ stop: $(READY) ## stop this rig's server, from any terminal
 status: $(READY) ## say whether this rig is served, and what its drafter does
 	@$(SCRIPT)/status.py $(RIG)
 
+repack: $(READY) ## make the drafter of Google's checkpoint: exact Q4_0, Q8_0 and bf16
+	@exec $(SCRIPT)/repack.py $(RIG)
+
 speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
 	@exec $(SCRIPT)/speed.py $(RIG)
 
@@ -48,6 +51,12 @@ sweep: $(READY) ## how many requests at once until the drafter loses? per-slot o
 
 longmixed: $(READY) ## the same with long, mixed requests
 	@exec $(SCRIPT)/longmixed.py $(RIG)
+
+formats: $(READY) ## is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others
+	@exec $(SCRIPT)/formats.py $(RIG)
+
+cost: $(READY) ## from which acceptance does drafting pay? random weights, no download
+	@exec $(SCRIPT)/cost.py $(RIG)
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)

@@ -19,7 +19,7 @@ from gguf.constants import GGML_QUANT_VERSION, GGMLQuantizationType, LlamaFileTy
 
 from common import q4_0, q8_0
 from common.checkpoint import layout
-from common.gguf_file import GgufWriter, Setting, Tensor, open_gguf
+from common.gguf_file import GgufWriter, Setting, Tensor, byte_count, open_gguf
 from common.names import COMPUTED
 from common.part_file import PartFile
 from common.shapes import FULL_HEAD, HEAD, Shape
@@ -98,6 +98,15 @@ def write_safetensors(
             return min(SLICE, tensor.size - start)
 
         _in_slices(tensors, write, threads, progress)
+
+
+def size_of(shape: Shape, role: str, kind: str) -> int:
+    """Bytes of the weights of a GGUF of `kind`: the file's size, less its metadata."""
+    weight_type, _ = FORMATS[kind]
+    return sum(
+        byte_count(tensor.size, weight_type if tensor.type == BF16 else tensor.type)
+        for tensor in layout_of(shape, role)
+    )
 
 
 def layout_of(shape: Shape, role: str) -> list[Tensor]:
