@@ -36,7 +36,7 @@ test: $(READY) ## run the tests (builds llama.cpp the first time, then about 3 m
 	@$(PYTHON) -m pytest
 
 test-converter: $(READY) ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
-	@$(PYTHON) -m pytest -m converter --timeout 1800
+	@$(PYTHON) -m pytest -m converter
 
 bench-repack: $(READY) ## time the exact repack against llama-quantize (needs 6 GB, a minute)
 	@$(PYTHON) scripts/bench_repack.py $(RIG)

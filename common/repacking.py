@@ -1,4 +1,4 @@
-"""Repacking: a published checkpoint by llama.cpp's converter to Q8_0, then to exact Q4_0 and bf16."""
+"""Repacking: a published checkpoint by llama.cpp's converter to Q8_0, then exact Q4_0 and bf16."""
 
 import json
 import os
