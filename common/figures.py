@@ -60,7 +60,7 @@ def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
         axes.set_xticks(range(1, longest + 1))
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of drafts kept")
-        axes.legend(frameon=False, fontsize=9, loc="upper right")
+        axes.legend(frameon=False, fontsize=9, loc="lower left")
         _save(figure, path)
 
 

@@ -1,11 +1,15 @@
 """What serving and measuring need first: the card, the engine, the files."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from tqdm import tqdm
 
 from common import engine, files, gpu
 from common.engine import Engine
+from common.hub import Progress
 from common.rig import Rig
 from scripts.cli import say
 
@@ -32,5 +36,37 @@ def prepare(loaded: Rig) -> Engine:
     """Card, engine and files, in this order: nothing is fetched for a rig that cannot run."""
     gpu.find(loaded)
     built = build_engine(loaded)
-    files.fetch(loaded, say)
+    fetch_files(loaded)
     return built
+
+
+def fetch_files(loaded: Rig, roles: tuple[str, ...] = files.ROLES) -> None:
+    """The rig's files, fetched if need be, with progress."""
+    with download_bar() as progress:
+        files.fetch(loaded, tqdm.write, progress, roles)
+
+
+@contextmanager
+def download_bar() -> Iterator[Progress]:
+    """Shows bytes, speed and time left; nothing if this is not a terminal."""
+    bar: tqdm[NoReturn] | None = None
+    current = ""
+
+    def progress(name: str, done: int, total: int) -> None:
+        nonlocal bar, current
+        if bar is None or name != current:
+            if bar is not None:
+                bar.close()
+            current = name
+            # What came in an earlier try must not count as speed.
+            bar = tqdm(
+                desc=name, total=total, initial=done, unit="B", unit_scale=True, disable=None,
+                leave=False,
+            )  # fmt: skip
+        bar.update(done - bar.n)
+
+    try:
+        yield progress
+    finally:
+        if bar is not None:
+            bar.close()

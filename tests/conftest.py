@@ -2,9 +2,10 @@
 
 import os
 import shutil
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,19 @@ from common import engine, pair, rig
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
+from scripts import cli
+from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
+
+
+Run = Callable[[Callable[[], None], Rig], tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the caller's reaches a test."""
-    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER"):
+    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER", "HF_TOKEN", "HF_ENDPOINT"):
         monkeypatch.delenv(key, raising=False)
 
 
@@ -85,3 +91,56 @@ def real_engine() -> Engine:
     finally:
         if own:
             os.environ["LLAMA_SERVER"] = own
+
+
+@pytest.fixture
+def fake_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A hub with one file of 300,000 bytes; HF_ENDPOINT points to it."""
+    with FakeHub(b"GGUF" + os.urandom(299_996)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+@pytest.fixture
+def hub_rig(tmp_path: Path, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """A rig whose model and drafter are on the fake hub, its models folder empty."""
+    models = tmp_path / "models"
+    models.mkdir()
+    monkeypatch.setenv("MODELS_DIR", str(models))
+    folder = tmp_path / "local-llamacpp-cpu-2b-q4_0"
+    folder.mkdir()
+    assert fake_hub.declared
+    (folder / "tpu.env").write_text(f"""# a rig
+BACKEND=cpu
+# the model; no digest known
+MODEL=target-2b-q4_0.gguf
+MODEL_HF=someone/target-gguf
+MODEL_HF_REVISION=
+MODEL_SHA256=
+
+# the drafter
+SPEC_TYPE=draft-mtp
+SPEC_DRAFT_MODEL=drafter-2b-q4_0.gguf
+SPEC_DRAFT_HF=someone/drafter-gguf
+SPEC_DRAFT_SHA256={fake_hub.declared[:16]}
+SPEC_DRAFT_N_MAX=2
+PORT=8081
+CTX_SIZE=8192
+""")
+    return rig.load(folder)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run a script's body for a rig as make does; returns exit code, stdout and stderr."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main(body)
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

@@ -41,7 +41,7 @@ def test_convert(origin: Source, tmp_path: Path) -> None:
     tool = Converter(origin, Path(sys.executable))
     tool.convert(tmp_path, tmp_path / "out.gguf")
     assert (tmp_path / "out.gguf").read_text() == "GGUF"
-    with pytest.raises(RigError, match="could not read .*\n.*no such model"):
+    with pytest.raises(RigError, match=r"could not read .*\n.*no such model"):
         tool.convert(tmp_path / "none", tmp_path / "other.gguf")
     assert not list(tmp_path.glob("other*"))
 
