@@ -56,13 +56,14 @@ def fetch(rig: Rig, say: Say) -> Snapshot:
     Raises RigError if it is not named, cannot be had, or the disk has no room for it and for what
     is made of it.
     """
-    # Imported here: it is slow to load and most commands do not need it.
+    # Imported here: they are slow to load and most commands do not need them.
+    from httpx2 import HTTPError
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     if rig.repack_hf is None:
         raise RigError(f"{rig.name}: set REPACK_HF, the checkpoint to repack")
-    token = os.environ.get("HF_TOKEN")
+    token = os.environ.get("HF_TOKEN") or None
     try:
         info = HfApi(token=token).model_info(
             rig.repack_hf, revision=rig.repack_hf_revision, files_metadata=True
@@ -80,13 +81,23 @@ def fetch(rig: Rig, say: Say) -> Snapshot:
             rig.repack_hf, revision=revision, local_dir=folder, token=token,
             allow_patterns=list(PATTERNS),
         )  # fmt: skip
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except (HfHubHTTPError, HTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise RigError(
-            f"{rig.repack_hf} could not be fetched: {reason}. Check the network, HF_ENDPOINT, and "
-            "HF_TOKEN if its licence must be accepted first"
+            f"{rig.repack_hf} could not be fetched: {_reason(error)}. Check the network, "
+            "HF_ENDPOINT, REPACK_HF and REPACK_HF_REVISION, and HF_TOKEN if its terms must be "
+            "accepted first"
         ) from None
     return Snapshot(folder, rig.repack_hf, revision)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the server's own words: they may hold a token or signed address."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return f"the server answered {status}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
 
 
 def _check_room(folder: Path, need: int) -> None:

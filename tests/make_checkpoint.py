@@ -6,6 +6,7 @@ on a 4-bit grid in bf16, and the levels and steps of that grid as FOLDER/grid.np
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,7 +71,7 @@ def write_model(folder: Path) -> None:
     config = transformers.Gemma4AssistantConfig(text_config=text, backbone_hidden_size=256)
     model = transformers.Gemma4AssistantForCausalLM(config).to(torch.bfloat16)
     rng = np.random.default_rng(7)
-    grid: dict[str, np.ndarray] = {}
+    grid: dict[str, Any] = {}
     for name, weights in model.named_parameters():
         if weights.ndim != 2:
             continue

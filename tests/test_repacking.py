@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import huggingface_hub
 import numpy as np
 import pytest
+from httpx2 import Request, Response
+from huggingface_hub.errors import HfHubHTTPError
 
-from common import repacking
+from common import converter, repacking
 from common.converter import Converter
 from common.errors import RigError
 from common.gguf_file import open_gguf
@@ -108,7 +110,7 @@ def test_the_whole_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(repacking, "fetch", lambda *_: Snapshot(snapshot, "them/it", "abc"))
-    monkeypatch.setattr(repack.converter, "prepare", lambda *_: TOOL)
+    monkeypatch.setattr(converter, "prepare", lambda *_: TOOL)
     monkeypatch.setenv("SPEC_DRAFT_MODEL", NAME)
     monkeypatch.setattr("sys.argv", ["repack.py", str(tiny.folder)])
     repack.body()
@@ -133,7 +135,9 @@ def test_fetch(tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
         def model_info(self, name: str, **_: object) -> SimpleNamespace:
             if name == "no/such":
-                raise OSError("404 not found")
+                raise HfHubHTTPError(
+                    "secret", response=Response(404, request=Request("GET", "http://x"))
+                )
             return SimpleNamespace(sha="f" * 40, siblings=listed)
 
     def download(name: str, **options: object) -> None:
@@ -151,7 +155,7 @@ def test_fetch(tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert asked["local_dir"] == found.folder
     assert asked["token"] == "secret"
     assert "secret" not in "".join(said)
-    with pytest.raises(RigError, match=r"404 not found\. Check the network"):
+    with pytest.raises(RigError, match=r"the server answered 404\. Check the network"):
         repacking.fetch(tiny.variant({"REPACK_HF": "no/such"}), quiet)
     listed[0].size = 10**15
     with pytest.raises(RigError, match="make room"):
