@@ -1,13 +1,14 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker lint format doctor report engine image use bench-client
+.PHONY: help setup demo test test-docker test-converter lint format doctor report engine image use
+.PHONY: bench-client bench-repack
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
 READY := .venv/.ready
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
 
 setup: $(READY) ## make .venv and install from the lock file (about a minute)
@@ -43,6 +44,12 @@ image: ## build the container image of RIG (minutes, once)
 
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,$(RIG))
+
+test-converter: $(READY) ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
+	@$(PYTHON) -m pytest -m converter
+
+bench-repack: $(READY) ## time the exact repack against llama-quantize (needs 6 GB, a minute)
+	@$(PYTHON) scripts/bench_repack.py $(RIG)
 
 lint: $(READY) ## format check, lint, types
 	@$(PYTHON) -m ruff format --check .

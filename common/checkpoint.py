@@ -9,8 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from gguf.constants import GGMLQuantizationType
 
+from common import q4_0
 from common.errors import RigError
+from common.gguf_file import GgufFile
+from common.names import COMPUTED, checkpoint_name
+from common.part_file import PartFile
 from common.q4_0 import Values
 
 INDEX = "model.safetensors.index.json"
@@ -79,6 +84,48 @@ def read(tensor: SourceTensor, start: int, count: int) -> Values:
     out = np.empty(count, DTYPES[tensor.dtype])
     read_into(tensor, start, out)
     return cast(Values, out)
+
+
+def write_checkpoint(file: GgufFile, path: Path) -> None:
+    """Write a bf16 GGUF's weights as a published checkpoint would hold them: bf16, its names.
+
+    For small models: each tensor is held whole. Raises RigError if `path` exists, for a tensor that
+    no checkpoint holds, and for values that bf16 cannot hold.
+    """
+    held = [tensor for tensor in file.tensors if tensor.name not in COMPUTED]
+    header, offsets, length = layout({tensor.name: tensor.shape for tensor in held})
+    with PartFile(path, length) as out:
+        out.write(0, header)
+        for tensor in held:
+            raw = file.read(tensor, 0, tensor.size)
+            bits = raw.view(np.uint16)
+            if tensor.type == GGMLQuantizationType.F32:
+                bits = q4_0.round_to_bf16(raw.view(np.float32))
+                if not np.array_equal(q4_0.widen(bits), raw.view(np.float32)):
+                    raise RigError(f"{tensor.name}: bf16 cannot hold its values unchanged")
+            out.write(offsets[tensor.name], bits)
+
+
+def layout(tensors: Mapping[str, tuple[int, ...]]) -> tuple[bytes, dict[str, int], int]:
+    """A safetensors file for bf16 tensors of these shapes, named as llama.cpp names them.
+
+    Returns its header, where each tensor's values begin in the file, and the file's length. Raises
+    RigError for a tensor that no checkpoint holds.
+    """
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offsets, end = {}, 0
+    for name, shape in tensors.items():
+        ours, size = checkpoint_name(name), 2 * math.prod(shape)
+        if ours is None:
+            raise RigError(f"a checkpoint has no name for {name}")
+        header[ours] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
+        offsets[name] = end
+        end += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    start = 8 + len(text)
+    whole = {name: start + at for name, at in offsets.items()}
+    return len(text).to_bytes(8, "little") + text, whole, start + end
 
 
 def _from_index(index: Path) -> dict[str, SourceTensor]:

@@ -85,6 +85,8 @@ class Plan:
     """files (name to text) put beside the manifest: what the summary needs and it cannot hold"""
     deaths_allowed: int | None = None
     """stop all the same when so many servers have died; None: never, if failures are marked"""
+    prompts: str | None = None
+    """the prompts file it asks, where that has not the measurement's own name"""
 
     def asked(self, turn: Round) -> list[Cell]:
         """The cells of one round, in the order they are asked."""

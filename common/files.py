@@ -270,7 +270,7 @@ def _make_pair(answering: bool, say: Say) -> None:
     say("making the known-answer pair" + (" that answers a number" if answering else ""))
     chain = pair.make_chain(answer=pair.ANSWER if answering else None)
     with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
-        for path in pair.write_pair(Path(temporary), chain, answering):
+        for path in pair.write_pair(Path(temporary), chain, answering=answering):
             path.replace(places.model_file(path.name))
 
 

@@ -97,7 +97,7 @@ def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
         )
     if not summary["complete"]:
         found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
-    if pair.chain_of(manifest["settings"]["MODEL"]):
+    if pair.chain_of(manifest["settings"]["MODEL"]) and manifest["what"] != "cost":
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
             "known in advance and checks the measuring; its speeds say nothing about Gemma."

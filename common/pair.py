@@ -4,6 +4,9 @@ Both are real Gemma 4 files with every attention and feed-forward weight zero, s
 depends on the last token alone. The target walks a cycle of syllables. The drafter walks the same
 cycle but is wrong after a known set of syllables. What is drafted and kept at each draft length
 then follows by walking the chain with a pencil; no model is needed.
+
+All weights are whole numbers, so every format holds the same model: Q4_0 and bf16 to the bit, Q8_0
+as near as the converter would round.
 """
 
 import random
@@ -42,6 +45,11 @@ ANSWERING_NAMES = (
     "known-answer-tiny-answering-target-q4_0.gguf",
     "known-answer-tiny-answering-drafter-q4_0.gguf",
 )
+FORMATS = {
+    "q4_0": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0),
+    "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+    "bf16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
+}
 
 
 @dataclass(frozen=True)
@@ -164,46 +172,55 @@ def chain_of(target_name: str) -> Chain | None:
     return make_chain() if target_name == TARGET_NAME else None
 
 
-def write_pair(folder: Path, chain: Chain, answering: bool = False) -> tuple[Path, Path]:
-    """Write target and drafter as Q4_0 GGUF into `folder`; returns both paths."""
+def write_pair(
+    folder: Path, chain: Chain, kind: str = "q4_0", answering: bool = False
+) -> tuple[Path, Path]:
+    """Write target and drafter as GGUF of `kind` (a key of FORMATS); returns both paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    target, drafter = (folder / name for name in (ANSWERING_NAMES if answering else NAMES))
-    _write_target(target, chain)
-    _write_drafter(drafter, chain)
+    names = ANSWERING_NAMES if answering else NAMES
+    target, drafter = (folder / name_of(name, kind) for name in names)
+    _write_target(target, chain, kind)
+    write_drafter(drafter, chain, kind)
     return target, drafter
 
 
-def _write_target(path: Path, chain: Chain) -> None:
+def name_of(name: str, kind: str) -> str:
+    """The file name of the same model in another format."""
+    return name.replace("-q4_0", f"-{kind}")
+
+
+def _write_target(path: Path, chain: Chain, kind: str) -> None:
     rows = _directions(chain)
     output = np.zeros_like(rows)
     for token, following in chain.after.items():
         output[following] += rows[token]
-    writer = _writer(path, "gemma4", WIDTH, chain, sliding=[True, True, False, False])
-    _matrix(writer, "token_embd", rows)
-    _matrix(writer, "output", output)
+    writer = _writer(path, "gemma4", WIDTH, chain, kind, sliding=[True, True, False, False])
+    _matrix(writer, kind, "token_embd", rows)
+    _matrix(writer, kind, "output", output)
     for layer in range(LAYERS):
-        _layer(writer, layer, WIDTH, owns_kv=True)
+        _layer(writer, kind, layer, WIDTH, owns_kv=True)
     _finish(writer, path)
 
 
-def _write_drafter(path: Path, chain: Chain) -> None:
+def write_drafter(path: Path, chain: Chain, kind: str) -> None:
+    """Write the drafter alone, as GGUF of `kind`."""
     rows = _directions(chain)
     output = np.zeros_like(rows)
     for token, following in chain.guess.items():
         output[following] += rows[token]
     sliding = [True, True, True, False]
-    writer = _writer(path, "gemma4-assistant", DRAFTER_WIDTH, chain, sliding)
+    writer = _writer(path, "gemma4-assistant", DRAFTER_WIDTH, chain, kind, sliding)
     writer.add_uint32("gemma4-assistant.embedding_length_out", WIDTH)
     writer.add_uint32("gemma4-assistant.nextn_predict_layers", LAYERS)
     # The draft step reads [embedding of the last token, hidden state]; it keeps the first half.
     embedding_only = np.eye(DRAFTER_WIDTH, 2 * WIDTH, dtype=np.float32)
     embedding_only[WIDTH:] = 0
     padding = np.zeros((len(output), DRAFTER_WIDTH - WIDTH), np.float32)
-    _matrix(writer, "nextn.pre_projection", embedding_only)
-    _matrix(writer, "nextn.post_projection", np.zeros((WIDTH, DRAFTER_WIDTH), np.float32))
-    _matrix(writer, "token_embd", np.hstack([output, padding]))
+    _matrix(writer, kind, "nextn.pre_projection", embedding_only)
+    _matrix(writer, kind, "nextn.post_projection", np.zeros((WIDTH, DRAFTER_WIDTH), np.float32))
+    _matrix(writer, kind, "token_embd", np.hstack([output, padding]))
     for layer in range(LAYERS):
-        _layer(writer, layer, DRAFTER_WIDTH, owns_kv=False)
+        _layer(writer, kind, layer, DRAFTER_WIDTH, owns_kv=False)
     _finish(writer, path)
 
 
@@ -220,11 +237,12 @@ def _directions(chain: Chain) -> npt.NDArray[np.float32]:
 
 
 def _writer(
-    path: Path, arch: str, width: int, chain: Chain, sliding: list[bool]
+    path: Path, arch: str, width: int, chain: Chain, kind: str, sliding: list[bool]
 ) -> gguf.GGUFWriter:
     writer = gguf.GGUFWriter(path.with_suffix(".part"), arch)
     writer.add_name("known-answer pair, no trained weights")
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
+    writer.add_file_type(FORMATS[kind][1])
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_block_count(LAYERS)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(width)
@@ -269,19 +287,26 @@ def _tokenizer(writer: gguf.GGUFWriter, chain: Chain) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _matrix(writer: gguf.GGUFWriter, name: str, values: npt.NDArray[np.float32]) -> None:
-    """Store a matrix of whole numbers from -8 to 7 as Q4_0 with step 1: exact."""
-    # Imported here: it loads a compiler, and most commands never write a pair.
-    from common import q4_0
+def _matrix(writer: gguf.GGUFWriter, kind: str, name: str, values: npt.NDArray[np.float32]) -> None:
+    """Store a matrix of whole numbers from -8 to 7; in Q4_0 with the widest step, so exactly."""
+    # Imported here: they load a compiler, and most commands never write a pair.
+    from common import q4_0, q8_0
 
-    rows, columns = values.shape
-    levels = values.astype(np.int8).reshape(-1, q4_0.GROUP)
-    blocks = q4_0.pack(levels, np.ones(len(levels), np.float16))
-    data = blocks.reshape(rows, columns // q4_0.GROUP * q4_0.BLOCK_BYTES)
-    writer.add_tensor(f"{name}.weight", data, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    groups = values.reshape(-1, q4_0.GROUP)
+    bits = q4_0.round_to_bf16(groups)
+    if kind == "q4_0":
+        whole = groups.astype(np.int8)
+        steps = np.gcd.reduce(whole, axis=1)
+        data = q4_0.pack(whole // np.maximum(steps, 1)[:, None], steps.astype(np.float16))
+    elif kind == "q8_0":
+        data = np.empty((len(groups), q8_0.BLOCK_BYTES), np.uint8)
+        q8_0.quantize_bf16(bits, data)
+    else:
+        data = bits.astype("<u2").view(np.uint8)
+    writer.add_tensor(f"{name}.weight", data.reshape(len(values), -1), raw_dtype=FORMATS[kind][0])
 
 
-def _layer(writer: gguf.GGUFWriter, layer: int, width: int, owns_kv: bool) -> None:
+def _layer(writer: gguf.GGUFWriter, kind: str, layer: int, width: int, owns_kv: bool) -> None:
     shapes = {
         "attn_q": (HEADS * HEAD_SIZE, width),
         "attn_output": (width, HEADS * HEAD_SIZE),
@@ -301,7 +326,7 @@ def _layer(writer: gguf.GGUFWriter, layer: int, width: int, owns_kv: bool) -> No
         shapes |= {"attn_k": (HEAD_SIZE, width), "attn_v": (HEAD_SIZE, width)}
         norms |= {"attn_k_norm": HEAD_SIZE}
     for name, shape in shapes.items():
-        _matrix(writer, f"blk.{layer}.{name}", np.zeros(shape, np.float32))
+        _matrix(writer, kind, f"blk.{layer}.{name}", np.zeros(shape, np.float32))
     for name, size in norms.items():
         writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(size, np.float32))
 

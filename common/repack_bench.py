@@ -5,9 +5,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from common import q4_0
 from common.checkpoint import open_checkpoint, read
@@ -79,6 +80,32 @@ class Figures:
             and self.numpy_ratio >= MIN_NUMPY_RATIO
             and self.resident <= MAX_RESIDENT
         )
+
+
+def to_lines(figures: Figures) -> Iterator[dict[str, Any]]:
+    """The figures as journal lines, one per command that was run."""
+    head = {"failed": None, "threads": figures.threads, "source_bytes": figures.source_bytes}
+    for name, timings in (("exact", figures.exact), ("quantize", figures.quantize)):
+        for turn, timing in enumerate(timings, 1):
+            yield {**head, "command": name, "round": turn, **asdict(timing)}
+    yield {**head, "command": "inside", "seconds": figures.inside_seconds}
+    yield {**head, "command": "numpy", "seconds": figures.numpy_seconds}
+
+
+def from_lines(lines: Sequence[dict[str, Any]]) -> Figures:
+    """The figures back from their journal lines."""
+    fields = ("seconds", "cpu_seconds", "sync_seconds", "resident")
+
+    def timings(name: str) -> list[Timing]:
+        own = [line for line in lines if line["command"] == name]
+        return [Timing(**{field: line[field] for field in fields}) for line in own]
+
+    single = {line["command"]: line["seconds"] for line in lines}
+    first = lines[0]
+    return Figures(
+        first["source_bytes"], first["threads"], timings("exact"), timings("quantize"),
+        single["inside"], single["numpy"],
+    )  # fmt: skip
 
 
 def make_inputs(

@@ -13,10 +13,15 @@ from common import (
     accuracy_summary,
     bench,
     bench_report,
+    cost,
+    cost_report,
+    formats,
+    formats_report,
     identity,
     identity_report,
     longctx,
     longctx_report,
+    repack_report,
     run,
     speed,
     speed_report,
@@ -37,6 +42,9 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "bench-client": bench.summarise,
     "accuracy": accuracy_summary.summarise,
     "identity": identity.summarise,
+    "formats": formats.summarise,
+    "cost": cost.summarise,
+    "bench-repack": repack_report.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
     "speed": speed_report,
@@ -46,6 +54,9 @@ REPORTS: dict[str, ModuleType] = {
     "bench-client": bench_report,
     "accuracy": accuracy_report,
     "identity": identity_report,
+    "formats": formats_report,
+    "cost": cost_report,
+    "bench-repack": repack_report,
 }
 
 

@@ -15,9 +15,9 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := formats cost builds tune
-.PHONY: help show engine image draft model pin files doctor serve stop status speed longctx sweep longmixed map \
-	accuracy identity rescore report $(LATER)
+LATER := builds tune
+.PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
+	formats cost map accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -61,6 +61,9 @@ stop: $(READY) ## stop this rig's server, from any terminal
 status: $(READY) ## say whether this rig is served, and what its drafter does
 	@$(SCRIPT)/status.py $(RIG)
 
+repack: $(READY) ## make the drafter of Google's checkpoint: exact Q4_0, Q8_0 and bf16
+	@exec $(SCRIPT)/repack.py $(RIG)
+
 speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
 	@exec $(SCRIPT)/speed.py $(RIG)
 
@@ -72,6 +75,12 @@ sweep: $(READY) ## how many requests at once until the drafter loses? per-slot o
 
 longmixed: $(READY) ## the same with long, mixed requests
 	@exec $(SCRIPT)/longmixed.py $(RIG)
+
+formats: $(READY) ## is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others
+	@exec $(SCRIPT)/formats.py $(RIG)
+
+cost: $(READY) ## from which acceptance does drafting pay? random weights, no download
+	@exec $(SCRIPT)/cost.py $(RIG)
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)

@@ -71,6 +71,16 @@ def _numbers(value: str) -> tuple[int, ...]:
     return tuple(int(part) for part in value.split(","))
 
 
+def _shares(value: str) -> tuple[float, ...]:
+    try:
+        parts = tuple(float(part) for part in value.split(","))
+    except ValueError:
+        parts = ()
+    if not parts or not all(0 < part < 1 for part in parts):
+        raise ValueError("shares between 0 and 1 joined by commas, such as 0.5,0.6")
+    return parts
+
+
 def _list(value: str) -> tuple[str, ...]:
     return tuple(part for part in value.split(",") if part)
 
@@ -144,6 +154,9 @@ class Rig:
     spec_draft_hf_revision: str | None = _key(_text, None)
     spec_draft_sha256: str | None = _key(_digest, None)
     spec_draft_n_max: int | None = _key(_whole(1, 64), None)
+    spec_synth_rates: tuple[float, ...] = _key(_shares, ())
+    """for each position of a draft, how often drafts are accepted that far, whatever they say; the
+    reply is then not the model's"""
     host: str = _key(_text, "127.0.0.1")
     port: int = _key(_whole(1, 65535))
     ctx_size: int = _key(_whole(256, 10_000_000))
@@ -183,6 +196,15 @@ class Rig:
     """questions asked at once"""
     accuracy_limit: int | None = _key(_whole(1, 1_000_000), None)
     """only the first so many questions of each test"""
+    repack_hf: str | None = _key(_text, None)
+    """the checkpoint that `repack` makes the drafter of"""
+    repack_hf_revision: str | None = _key(_text, None)
+    formats_extra: tuple[str, ...] = _key(_list, ())
+    """drafter files that `formats` compares beside the rig's own in three formats"""
+    cost_shape: str | None = _key(_one_of("e2b", "e4b", "tiny"), None)
+    """the pair that `cost` measures: a model's layer sizes, or the known-answer pair"""
+    cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7))
+    """how likely `cost` takes a drafted token to be right, given that those before it were"""
 
     @property
     def name(self) -> str:

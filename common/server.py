@@ -85,6 +85,8 @@ def _draft_flags(rig: Rig) -> list[str]:
         if rig.n_gpu_layers is not None:
             flags += ["-ngld", "all"]
         flags += ["--spec-draft-n-max", str(rig.spec_draft_n_max)]
+        if rig.spec_synth_rates:
+            flags += ["--spec-synth-rates", ",".join(map(str, rig.spec_synth_rates))]
     return flags
 
 

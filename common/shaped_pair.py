@@ -6,7 +6,6 @@ of a tensor depends on the seed and its place alone, so memory stays small and e
 same bytes, however many threads there are.
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +18,9 @@ import numpy.typing as npt
 from gguf.constants import GGML_QUANT_VERSION, GGMLQuantizationType, LlamaFileType
 
 from common import q4_0, q8_0
-from common.errors import RigError
-from common.gguf_file import GgufWriter, Setting, Tensor, open_gguf
-from common.names import COMPUTED, checkpoint_name
+from common.checkpoint import layout
+from common.gguf_file import GgufWriter, Setting, Tensor, byte_count, open_gguf
+from common.names import COMPUTED
 from common.part_file import PartFile
 from common.shapes import FULL_HEAD, HEAD, Shape
 
@@ -62,11 +61,11 @@ def write_gguf(
     progress gets values done. Raises RigError if `path` exists or the disk is full.
     """
     weight_type, file_type = FORMATS[kind]
-    layout = [
+    tensors = [
         replace(tensor, type=weight_type if tensor.type == BF16 else tensor.type)
         for tensor in layout_of(shape, role)
     ]
-    with GgufWriter(path, _settings(shape, role, file_type), layout, 32) as writer:
+    with GgufWriter(path, _settings(shape, role, file_type), tensors, 32) as writer:
 
         def write(number: int, start: int) -> int:
             tensor = writer.tensors[number]
@@ -74,7 +73,7 @@ def write_gguf(
             writer.write(tensor, start, values)
             return min(SLICE, tensor.size - start)
 
-        _in_slices(layout, write, threads, progress)
+        _in_slices(tensors, write, threads, progress)
 
 
 def write_safetensors(
@@ -84,33 +83,30 @@ def write_safetensors(
 
     progress gets values done. Raises RigError if `path` exists or the disk is full.
     """
-    layout = layout_of(shape, role)
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offsets, end = {}, 0
-    for tensor in layout:
-        if tensor.name in COMPUTED:
-            continue
-        offsets[tensor.name] = end
-        name, size = checkpoint_name(tensor.name), 2 * tensor.size
-        if name is None:
-            raise RigError(f"a checkpoint has no name for {tensor.name}")
-        places = [end, end + size]
-        header[name] = {"dtype": "BF16", "shape": tensor.shape, "data_offsets": places}
-        end += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    start_of_data = 8 + len(text)
-    with PartFile(path, start_of_data + end) as file:
-        file.write(0, len(text).to_bytes(8, "little") + text)
+    tensors = layout_of(shape, role)
+    header, offsets, length = layout(
+        {tensor.name: tensor.shape for tensor in tensors if tensor.name not in COMPUTED}
+    )
+    with PartFile(path, length) as file:
+        file.write(0, header)
 
         def write(number: int, start: int) -> int:
-            tensor = layout[number]
+            tensor = tensors[number]
             if tensor.name in offsets:
                 values = _slice(replace(tensor, type=BF16), role, number, start, seed)
-                file.write(start_of_data + offsets[tensor.name] + 2 * start, values)
+                file.write(offsets[tensor.name] + 2 * start, values)
             return min(SLICE, tensor.size - start)
 
-        _in_slices(layout, write, threads, progress)
+        _in_slices(tensors, write, threads, progress)
+
+
+def size_of(shape: Shape, role: str, kind: str) -> int:
+    """Bytes of the weights of a GGUF of `kind`: the file's size, less its metadata."""
+    weight_type, _ = FORMATS[kind]
+    return sum(
+        byte_count(tensor.size, weight_type if tensor.type == BF16 else tensor.type)
+        for tensor in layout_of(shape, role)
+    )
 
 
 def layout_of(shape: Shape, role: str) -> list[Tensor]:
@@ -222,12 +218,12 @@ def _vector(tensor: Tensor, start: int, count: int) -> npt.NDArray[np.float32]:
 
 
 def _in_slices(
-    layout: list[Tensor], write: Callable[[int, int], int], threads: int, progress: Progress
+    tensors: list[Tensor], write: Callable[[int, int], int], threads: int, progress: Progress
 ) -> None:
     with ThreadPoolExecutor(threads) as pool:
         jobs = [
             pool.submit(write, number, start)
-            for number, tensor in enumerate(layout)
+            for number, tensor in enumerate(tensors)
             for start in range(0, tensor.size, SLICE)
         ]
         try:

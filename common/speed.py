@@ -59,7 +59,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         **log.head(),
         "arms": [_arm(log, name, greedy) for name in log.arms],
         "sampled": [_speed(name, sampled) for name in log.arms],
-        "cells": _cells(log, greedy),
+        "cells": cell_rows(log, greedy),
         "drift": log.drift(),
         "equal_text": [_equal_text(name, greedy) for name in log.arms],
         "flags": log.flags(),
@@ -92,7 +92,8 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     }
 
 
-def _cells(log: Log, greedy: list[Trial]) -> list[dict[str, Any]]:
+def cell_rows(log: Log, greedy: list[Trial]) -> list[dict[str, Any]]:
+    """Speed, speed-up and kept of every arm at every prompt."""
     rows = []
     for cell in log.cells:
         own = [trial for trial in greedy if trial["cell"] == cell]

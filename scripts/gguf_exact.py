@@ -7,7 +7,6 @@ gguf_exact.py SNAPSHOT_DIR --check FILE [--json OUT.json]
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,12 +17,12 @@ from tqdm import tqdm
 
 from common.check import Row, check
 from common.checkpoint import open_checkpoint
-from common.errors import RigError
 from common.exact import KEEP_TYPES, plan, repack
 from common.gguf_file import open_gguf
+from scripts import cli
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def body(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("snapshot", type=Path, help="folder with the .safetensors files")
     parser.add_argument("q8_0", type=Path, nargs="?", help="llama.cpp's conversion of it to Q8_0")
@@ -45,15 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("give either Q8_0.gguf and OUT.gguf, or --check FILE")
     if args.threads < 1:
         parser.error("--threads must be 1 or more")
-    try:
-        if args.check:
-            _check(args.snapshot, args.check, args.json)
-        else:
-            _repack(args)
-    except RigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if args.check:
+        _check(args.snapshot, args.check, args.json)
+    else:
+        _repack(args)
 
 
 def _repack(args: argparse.Namespace) -> None:
@@ -66,7 +60,7 @@ def _repack(args: argparse.Namespace) -> None:
         repack(base, moves, args.out, args.threads, bar.update)
     seconds = time.perf_counter() - started
     size = args.out.stat().st_size
-    print(f"wrote {args.out}: {len(moves)} tensors, {size:,} bytes, {seconds:.2f} s")
+    cli.say(f"wrote {args.out}: {len(moves)} tensors, {size:,} bytes, {seconds:.2f} s")
 
 
 def _check(snapshot: Path, path: Path, json_path: Path | None) -> None:
@@ -75,7 +69,7 @@ def _check(snapshot: Path, path: Path, json_path: Path | None) -> None:
     with tqdm(total=total, unit="value", unit_scale=True, disable=None) as bar:
         rows, totals = check(open_checkpoint(snapshot), file, bar.update)
     heads = ["tensor", "type", "values", "bytes", "bit-identical", "relative error"]
-    print(tabulate([_cells(row) for row in rows + totals], heads, disable_numparse=True))
+    cli.say(tabulate([_cells(row) for row in rows + totals], heads, disable_numparse=True))
     if json_path:
         figures = {
             "file": path.name,
@@ -100,4 +94,4 @@ def _keep(text: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.main(body)

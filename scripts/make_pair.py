@@ -1,34 +1,58 @@
-"""Make a target and a drafter with the layer shapes of a real model and random weights."""
+"""Make a target and a drafter: a real model's layer shapes with random weights, or (tiny) the
+known-answer pair."""
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
+from common import pair
+from common.checkpoint import write_checkpoint
 from common.errors import RigError
+from common.gguf_file import open_gguf
 from common.shaped_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
 from common.shapes import SHAPES
+from scripts import cli
+
+TINY = "tiny"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def body(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write into")
-    parser.add_argument("--shape", choices=SHAPES, required=True)
+    parser.add_argument("--shape", choices=[TINY, *SHAPES], required=True)
     parser.add_argument("--format", choices=[*FORMATS, "safetensors"], required=True)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(arguments)
     if args.threads < 1:
         parser.error("--threads must be 1 or more")
-    try:
-        for role in ROLES:
-            _make(args, role)
-    except RigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if args.shape == TINY:
+        _make_tiny(args.out, args.format)
+        return
+    for role in ROLES:
+        _make(args, role)
+
+
+def _make_tiny(out: Path, kind: str) -> None:
+    """The known-answer pair; as safetensors, one folder for each model."""
+    chain = pair.make_chain()
+    if kind != "safetensors":
+        for name in (pair.TARGET_NAME, pair.DRAFTER_NAME):
+            path = out / pair.name_of(name, kind)
+            if path.exists():
+                raise RigError(f"{path} exists; choose another folder or remove it")
+        for path in pair.write_pair(out, chain, kind):
+            cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, known answer")
+        return
+    with TemporaryDirectory() as folder:
+        for path in pair.write_pair(Path(folder), chain, "bf16"):
+            snapshot = out / path.stem.removesuffix("-bf16") / "model.safetensors"
+            snapshot.parent.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(open_gguf(path), snapshot)
+            cli.say(f"wrote {snapshot}: {snapshot.stat().st_size:,} bytes, known answer")
 
 
 def _make(args: argparse.Namespace, role: str) -> None:
@@ -44,8 +68,8 @@ def _make(args: argparse.Namespace, role: str) -> None:
             write_safetensors(path, shape, role, args.threads, bar.update)
         else:
             write_gguf(path, shape, role, args.format, args.threads, bar.update)
-    print(f"wrote {path}: {path.stat().st_size:,} bytes, random weights")
+    cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, random weights")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.main(body)

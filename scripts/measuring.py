@@ -68,7 +68,7 @@ def _short(path: Path) -> str:
 
 def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
     card = gpu.find(loaded)
-    text = prompts.path(plan.what).read_bytes()
+    text = prompts.path(plan.prompts or plan.what).read_bytes()
     return {
         "plan": plan.to_json(),
         "settings": loaded.settings(),

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from common.gguf_file import open_gguf
-from scripts.gguf_exact import main
+from scripts.gguf_exact import body
+from tests.run_script import run_script
 from tests.small_model import weights, write_q8_0, write_snapshot
 
 
@@ -18,9 +19,9 @@ def test_repack_then_check(
     tmp_path: Path, inputs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, figures = tmp_path / "out.gguf", tmp_path / "check.json"
-    assert main([*inputs, str(out), "--keep", "token_embd.weight=bf16"]) == 0
+    assert run_script(body, [*inputs, str(out), "--keep", "token_embd.weight=bf16"]) == 0
     assert capsys.readouterr().out.startswith(f"wrote {out}: 6 tensors, ")
-    assert main([inputs[0], "--check", str(out), "--json", str(figures)]) == 0
+    assert run_script(body, [inputs[0], "--check", str(out), "--json", str(figures)]) == 0
     table = capsys.readouterr().out
     assert "all Q4_0" in table
     assert "100.000%" in table
@@ -35,16 +36,16 @@ def test_repack_then_check(
 
 def test_bf16(tmp_path: Path, inputs: tuple[str, str]) -> None:
     out = tmp_path / "out.gguf"
-    assert main([*inputs, str(out), "--bf16"]) == 0
+    assert run_script(body, [*inputs, str(out), "--bf16"]) == 0
     assert {tensor.type.name for tensor in open_gguf(out).tensors} == {"BF16", "F32"}
 
 
 def test_errors_are_one_line(
     tmp_path: Path, inputs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*inputs, inputs[1]]) == 1
-    assert main([str(tmp_path / "none"), inputs[1], str(tmp_path / "o")]) == 1
-    assert main([inputs[0], "--check", str(tmp_path / "none.gguf")]) == 1
+    assert run_script(body, [*inputs, inputs[1]]) == 1
+    assert run_script(body, [str(tmp_path / "none"), inputs[1], str(tmp_path / "o")]) == 1
+    assert run_script(body, [inputs[0], "--check", str(tmp_path / "none.gguf")]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("error: ") for line in lines)
@@ -62,6 +63,4 @@ def test_errors_are_one_line(
     ],
 )
 def test_usage_errors(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
+    assert run_script(body, arguments) == 2

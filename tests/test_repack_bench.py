@@ -1,13 +1,17 @@
+import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from common import repack_bench
+from common import repack_bench, report
 from common.errors import RigError
-from common.repack_bench import Figures, Timing, make_inputs, measure
+from common.repack_bench import Figures, Timing, from_lines, make_inputs, measure, to_lines
+from common.rig import Rig
 from common.shapes import SHAPES
 from scripts import bench_repack
+from tests.run_script import run_script
 from tests.test_shaped_pair import SMALL
 
 FIGURES = Figures(
@@ -90,26 +94,57 @@ def test_failing_command_is_named(
         measure(tmp_path / "work", quantize, 2, 1)
 
 
-def test_script_prints_and_writes(
-    tmp_path: Path,
-    quantize: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_lines_give_the_figures_back() -> None:
+    assert from_lines(list(to_lines(FIGURES))) == FIGURES
+
+
+@pytest.fixture
+def measured(
+    tiny: Rig, tmp_path: Path, quantize: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Figures], int]:
+    """Runs the script with these figures in place of a measurement."""
+    server = quantize.with_name("llama-server")
+    server.write_text("")
+    server.chmod(0o755)
+    monkeypatch.setenv("LLAMA_SERVER", str(server))
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(repack_bench, "make_inputs", lambda *_: None)
+
+    def run_with(figures: Figures) -> int:
+        monkeypatch.setattr(repack_bench, "measure", lambda *_: figures)
+        return run_script(bench_repack.body, [str(tiny.folder), str(tmp_path / "run")])
+
+    return run_with
+
+
+def test_script_writes_a_run_directory(
+    measured: Callable[[Figures], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_repack, "make_inputs", lambda *_: None)
-    monkeypatch.setattr(bench_repack, "measure", lambda *_: FIGURES)
-    monkeypatch.setenv("LLAMA_QUANTIZE", str(quantize))
-    assert bench_repack.main([str(tmp_path), "--json", str(tmp_path / "bench.json")]) == 0
-    out = capsys.readouterr().out
-    assert "wall over llama-quantize's: 0.90 (at most 1; rounds 0.60 to 1.20" in out
-    assert "faster than NumPy: 60.0 times" in out
-    assert "resident: 300 MB" in out
-    written = json.loads((tmp_path / "bench.json").read_text())
-    assert written["meets_targets"] is True
-    assert written["ratio"] == pytest.approx(0.9)
-    assert written["exact"][1]["resident"] == 300_000_000
+    assert measured(FIGURES) == 0
+    assert "takes 0.90 times as long as llama-quantize with 2 threads" in capsys.readouterr().out
+    folder = tmp_path / "run"
+    summary = json.loads((folder / report.SUMMARY).read_text())
+    assert summary["meets_targets"] is True
+    assert summary["ratio"] == pytest.approx(0.9)
+    assert summary["commands"][0]["resident"] == 300_000_000
+    text = (folder / report.REPORT).read_bytes()
+    assert b"all targets are met" in text
+    (folder / report.REPORT).unlink()
+    report.write(folder)
+    assert (folder / report.REPORT).read_bytes() == text
+    assert not (tmp_path / "cache" / "bench-repack").exists()
 
 
-def test_script_without_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_repack.main([str(tmp_path), "--llama-quantize", str(tmp_path / "none")]) == 1
-    assert "set LLAMA_QUANTIZE" in capsys.readouterr().err
+def test_a_missed_target_is_said(
+    measured: Callable[[Figures], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measured(dataclasses.replace(FIGURES, numpy_seconds=1.0)) == 1
+    assert "NOT all targets are met" in capsys.readouterr().out
+
+
+def test_script_without_the_program(
+    measured: Callable[[Figures], int], quantize: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quantize.unlink()
+    assert measured(FIGURES) == 1
+    assert "llama-quantize is missing; build the engine" in capsys.readouterr().err

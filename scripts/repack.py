@@ -1,0 +1,40 @@
+"""Make the rig's drafter of its published checkpoint: exact Q4_0, Q8_0 and bf16, checked."""
+
+from tabulate import tabulate
+
+from common import converter, places, repacking
+from common.errors import RigError
+from common.repacking import Made
+from scripts import cli
+
+
+def body() -> None:
+    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    if rig.spec_draft_model is None:
+        raise RigError(f"{rig.name}: SPEC_DRAFT_MODEL is empty, so there is no drafter to make")
+    snapshot = repacking.fetch(rig, cli.say)
+    tool = converter.prepare(rig, cli.say)
+    work = places.cache() / "repack" / rig.name
+    made = repacking.make(
+        snapshot.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, cli.say
+    )
+    show(made)
+    cli.say(f"recorded in {repacking.record(made, snapshot, tool)}")
+
+
+def show(made: list[Made]) -> None:
+    """The check table, then digests."""
+    rows = []
+    for file in made:
+        for row in file.by_type:
+            identical = "" if row.identical is None else f"{row.identical:.3%}"
+            error = "" if row.relative_error is None else f"{row.relative_error:.5f}"
+            rows.append([file.path.name, row.type, f"{row.values:,}", identical, error])
+    heads = ["file", "tensors", "values", "bit-identical", "relative error"]
+    cli.say(tabulate(rows, heads, disable_numparse=True))
+    for file in made:
+        cli.say(f"{file.path}: {file.size:,} bytes, SHA-256 {file.sha256}, {file.note}")
+
+
+if __name__ == "__main__":
+    cli.main(body)
