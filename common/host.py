@@ -69,8 +69,11 @@ def _files(rig: Rig) -> list[Check]:
         else:
             checks.append(
                 Check(
-                    file.role, "note", f"{file.path} is not here yet", f"make -C {rig.name} draft"
-                )
+                    file.role,
+                    "note",
+                    f"{file.path} is not here yet",
+                    f"make -C {rig.name} {'draft' if file.role == 'drafter' else 'model'}",
+                )  # fmt: skip
             )
     return checks
 

@@ -7,7 +7,7 @@ SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
 LATER := longctx sweep longmixed map accuracy identity formats cost builds tune
-.PHONY: help show engine draft doctor serve stop status speed report $(LATER)
+.PHONY: help show engine draft model pin files doctor serve stop status speed report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -22,8 +22,17 @@ show: $(READY) ## print the llama-server line of this rig
 engine: $(READY) ## build llama.cpp for this rig (minutes, once)
 	@$(SCRIPT)/engine.py $(RIG)
 
-draft: $(READY) ## bring the model and drafter files, checked
-	@$(SCRIPT)/draft.py $(RIG)
+draft: $(READY) ## bring the drafter, checked; a broken download goes on where it stopped
+	@exec $(SCRIPT)/draft.py $(RIG)
+
+model: $(READY) ## bring the main model, checked; a broken download goes on where it stopped
+	@exec $(SCRIPT)/model.py $(RIG)
+
+pin: $(READY) ## write the full SHA-256 and the revision of both files into tpu.env
+	@exec $(SCRIPT)/pin.py $(RIG)
+
+files: $(READY) ## list what is in the models folder, verified or not
+	@$(SCRIPT)/files.py $(RIG)
 
 doctor: $(READY) ## say what this host has and lacks for this rig
 	@$(SCRIPT)/doctor.py $(RIG)

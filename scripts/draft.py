@@ -1,14 +1,17 @@
-"""Bring the rig's model and drafter files to the models folder, checked."""
+"""Bring the rig's drafter to the models folder, checked."""
 
 from common import files
-from scripts import cli
+from scripts import cli, preparing
 
 
 def body() -> None:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    files.fetch(rig, cli.say)
-    for file in files.wanted(rig):
-        cli.say(f"{file.role}: {file.path}")
+    preparing.fetch_files(rig, ("drafter",))
+    drafters = [file for file in files.wanted(rig) if file.role == "drafter"]
+    for file in drafters:
+        cli.say(f"drafter: {file.path}, {files.judgement(file)}")
+    if not drafters:
+        cli.say(f"{rig.name} uses no drafter file (SPEC_TYPE={rig.spec_type or ''})")
 
 
 if __name__ == "__main__":
