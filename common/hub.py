@@ -31,7 +31,7 @@ TIMEOUT_S = (10.0, 60.0)  # to connect; without a byte
 TRIES = 6  # in a row without a new byte: 31 s of waiting in all
 LONGEST_WAIT_S = 120.0  # a Retry-After beyond this is for the user to wait for
 PASSING = (408, 429, 500, 502, 503, 504)
-PIECE = 1 << 20
+PIECE = 1 << 16  # bytes; what has come of a piece is lost when the connection breaks
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Remote:
     """of the whole file, as the hub declares it for large files"""
 
 
-class _Passing(Exception):
+class _PassingError(Exception):
     """A failure that may not happen again; `wait` is how many seconds the server asked for."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
@@ -93,7 +93,7 @@ def _patiently(attempt: Callable[[], T], say: Say, have: Callable[[], int]) -> T
     while True:
         try:
             return attempt()
-        except _Passing as error:
+        except _PassingError as error:
             if have() > most:
                 tries, most = 0, have()
             tries += 1
@@ -147,7 +147,7 @@ def _look(file: HubFile) -> Remote:
 
 
 def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
-    """One request for the bytes from `have` on. Raises _Passing or RigError."""
+    """One request for the bytes from `have` on. Raises _PassingError or RigError."""
     name = remote.file.name
     if have == remote.size:
         return
@@ -168,17 +168,19 @@ def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
                     progress(name, have, remote.size)
                 os.fsync(out.fileno())
     except (requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
-        raise _Passing(f"{name}: the connection broke ({_cause(error)})") from None
+        raise _PassingError(f"{name}: the connection broke ({_cause(error)})") from None
     except requests.exceptions.SSLError as error:
         raise RigError(f"{name} cannot be fetched: {_cause(error)}") from None
     except requests.ConnectionError as error:
-        raise _Passing(f"{name}: no connection ({_cause(error)})") from None
+        raise _PassingError(f"{name}: no connection ({_cause(error)})") from None
     except requests.RequestException as error:
         raise RigError(
             f"{name} cannot be fetched from {remote.file.repo}: {_cause(error)}; check HF_ENDPOINT"
         ) from None
     if have < remote.size:
-        raise _Passing(f"{name}: the connection ended early, {have:,} of {remote.size:,} bytes")
+        raise _PassingError(
+            f"{name}: the connection ended early, {have:,} of {remote.size:,} bytes"
+        )
 
 
 def _start(remote: Remote, response: requests.Response, part: Path, have: int) -> int:
@@ -224,7 +226,7 @@ def _refuse(file: HubFile, status: int, headers: dict[str, str]) -> None:
     low = {name.lower(): value for name, value in headers.items()}
     what = f"{file.repo}/{file.name}: the server answered {status}"
     if status in PASSING:
-        raise _Passing(what, _retry_after(low.get("retry-after", "")))
+        raise _PassingError(what, _retry_after(low.get("retry-after", "")))
     token = "HF_TOKEN is set but not accepted" if _token() else "HF_TOKEN is not set"
     code = low.get("x-error-code", "")
     if code == "RevisionNotFound":

@@ -1,7 +1,6 @@
 """What is in the models folder: a rig's files and the rest, verified or not."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from common import digest, files, places
 from common.errors import RigError
@@ -49,20 +48,16 @@ def others(rig: Rig) -> list[Row]:
 
 def _of_rig(file: Wanted) -> Row:
     if not file.path.is_file():
-        return Row(file.role, file.name, None, None, f"not here ({_command(file)})")
+        target = "draft" if file.role == "drafter" else "model"
+        return Row(file.role, file.name, None, None, f"not here; make {target} brings it")
+    size, sha256 = file.path.stat().st_size, None
     try:
         sha256 = digest.known(file.path)
         files.check(file)
-    except (RigError, OSError) as error:
-        state = "cannot be read" if isinstance(error, OSError) else "WRONG: "
-        return Row(file.role, file.name, _size(file.path), None, state + str(error))
-    state = f"verified, {files.judgement(file)}" if file.sha256 else files.judgement(file)
-    return Row(file.role, file.name, _size(file.path), sha256, state)
-
-
-def _command(file: Wanted) -> str:
-    return "make draft" if file.role == "drafter" else "make model"
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
+    except RigError as error:
+        state = f"WRONG: {error}"
+    except OSError as error:
+        state = f"cannot be read: {error.strerror}"
+    else:
+        state = f"verified, {files.judgement(file)}" if file.sha256 else files.judgement(file)
+    return Row(file.role, file.name, size, sha256, state)

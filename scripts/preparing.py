@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -48,15 +49,24 @@ def fetch_files(loaded: Rig, roles: tuple[str, ...] = files.ROLES) -> None:
 @contextmanager
 def download_bar() -> Iterator[Progress]:
     """Shows bytes, speed and time left; nothing if this is not a terminal."""
-    with tqdm(unit="B", unit_scale=True, unit_divisor=1000, disable=None, leave=False) as bar:
+    bar: tqdm[NoReturn] | None = None
+    current = ""
 
-        def progress(name: str, done: int, total: int) -> None:
-            if bar.desc != f"{name}: ":
-                # What came in an earlier try must not count as speed.
-                bar.initial = done
-                bar.reset(total)
-                bar.set_description(name, refresh=False)
-                bar.n = done
-            bar.update(done - bar.n)
+    def progress(name: str, done: int, total: int) -> None:
+        nonlocal bar, current
+        if bar is None or name != current:
+            if bar is not None:
+                bar.close()
+            current = name
+            # What came in an earlier try must not count as speed.
+            bar = tqdm(
+                desc=name, total=total, initial=done, unit="B", unit_scale=True, disable=None,
+                leave=False,
+            )  # fmt: skip
+        bar.update(done - bar.n)
 
+    try:
         yield progress
+    finally:
+        if bar is not None:
+            bar.close()

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from common import engine, pair, rig
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
+from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 
@@ -20,7 +21,7 @@ TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the caller's reaches a test."""
-    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER"):
+    for key in (*rig.KEYS, "LLAMA_SERVER", "QUICK", "RESUME", "RUNNER", "HF_TOKEN", "HF_ENDPOINT"):
         monkeypatch.delenv(key, raising=False)
 
 
@@ -85,3 +86,40 @@ def real_engine() -> Engine:
     finally:
         if own:
             os.environ["LLAMA_SERVER"] = own
+
+
+@pytest.fixture
+def fake_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A hub with one file of 300,000 bytes; HF_ENDPOINT points to it."""
+    with FakeHub(b"GGUF" + os.urandom(299_996)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+@pytest.fixture
+def hub_rig(tmp_path: Path, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """A rig whose model and drafter are on the fake hub, its models folder empty."""
+    models = tmp_path / "models"
+    models.mkdir()
+    monkeypatch.setenv("MODELS_DIR", str(models))
+    folder = tmp_path / "local-llamacpp-cpu-2b-q4_0"
+    folder.mkdir()
+    assert fake_hub.declared
+    (folder / "tpu.env").write_text(f"""# a rig
+BACKEND=cpu
+# the model; no digest known
+MODEL=target-2b-q4_0.gguf
+MODEL_HF=someone/target-gguf
+MODEL_HF_REVISION=
+MODEL_SHA256=
+
+# the drafter
+SPEC_TYPE=draft-mtp
+SPEC_DRAFT_MODEL=drafter-2b-q4_0.gguf
+SPEC_DRAFT_HF=someone/drafter-gguf
+SPEC_DRAFT_SHA256={fake_hub.declared[:16]}
+SPEC_DRAFT_N_MAX=2
+PORT=8081
+CTX_SIZE=8192
+""")
+    return rig.load(folder)

@@ -26,7 +26,7 @@ def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
 def test_help_names_every_target(name: str) -> None:
     code, out, _err = make("-C", name)
     assert code == 0
-    for target in "help show serve stop status draft speed report".split():  # noqa: SIM905
+    for target in "help show serve stop status draft model pin files speed report".split():  # noqa: SIM905
         assert f"  {target} " in out
 
 

@@ -1,0 +1,61 @@
+"""The record of digests saves work and is never trusted for a file that has changed."""
+
+from pathlib import Path
+
+import pytest
+
+from common import digest, places
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    monkeypatch.setenv("MODELS_DIR", str(folder))
+    return folder
+
+
+def test_a_digest_is_worked_out_once(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = models / "a.gguf"
+    path.write_bytes(b"")
+    assert digest.recorded(path) is None
+    assert digest.known(path) == EMPTY
+    with monkeypatch.context() as broken:
+        broken.setattr(digest, "sha256", lambda _path: pytest.fail("read again"))
+        assert digest.known(path) == EMPTY
+    path.write_bytes(b"more")
+    assert digest.recorded(path) is None
+    assert digest.known(path) == digest.sha256(path) != EMPTY
+
+
+def test_the_record_moves_with_the_folder(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = models / "sub" / "a.gguf"
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    digest.record(path, EMPTY, "someone/a", "c0ffee")
+    other = models.parent / "mounted"
+    other.symlink_to(models)
+    monkeypatch.setenv("MODELS_DIR", str(other))
+    entry = digest.recorded(places.model_file("sub/a.gguf"))
+    assert entry
+    assert (entry["sha256"], entry["from"], entry["revision"]) == (EMPTY, "someone/a", "c0ffee")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a.gguf": 3}', '{"a.gguf": {}}'])
+def test_a_spoilt_record_is_no_record(models: Path, text: str) -> None:
+    (models / digest.RECORD).write_text(text)
+    path = models / "a.gguf"
+    path.write_bytes(b"")
+    assert digest.recorded(path) is None
+    assert digest.known(path) == EMPTY
+    assert digest.recorded(path)
+
+
+def test_a_record_that_cannot_be_written_is_done_without(models: Path) -> None:
+    path = models / "a.gguf"
+    path.write_bytes(b"")
+    (models / digest.RECORD).mkdir()
+    assert digest.known(path) == EMPTY
+    assert digest.recorded(path) is None

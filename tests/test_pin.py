@@ -1,0 +1,182 @@
+"""Pinning: what is written into tpu.env, and that nothing else in it changes."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common import pin, places, rig
+from common.errors import RigError
+from common.rig import Rig
+from scripts import cli
+from scripts import files as files_script
+from scripts import pin as pin_script
+from tests import fake_hub as fake
+from tests.fake_hub import FakeHub
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main(body)
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_pin_writes_digest_and_revision_and_nothing_else(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub
+) -> None:
+    path = hub_rig.folder / "tpu.env"
+    path.chmod(0o640)
+    before = path.read_text()
+    code, _out, err = run(pin_script.body, hub_rig)
+    assert (code, err) == (0, "")
+    expected = (
+        before.replace("MODEL_HF_REVISION=\n", f"MODEL_HF_REVISION={fake.COMMIT}\n")
+        .replace("MODEL_SHA256=\n", f"MODEL_SHA256={fake_hub.declared}\n")
+        .replace(
+            f"SPEC_DRAFT_SHA256={str(fake_hub.declared)[:16]}\n",
+            f"SPEC_DRAFT_SHA256={fake_hub.declared}\n",
+        )
+        # This one was not in the file: it goes below the drafter's last setting.
+        .replace("N_MAX=2\n", f"N_MAX=2\nSPEC_DRAFT_HF_REVISION={fake.COMMIT}\n")
+    )
+    assert path.read_text() == expected
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert rig.load(hub_rig.folder).spec_draft_hf_revision == fake.COMMIT
+    assert [entry.name for entry in hub_rig.folder.iterdir()] == ["tpu.env"]
+
+    asked = len(fake_hub.seen)
+    code, out, _err = run(pin_script.body, hub_rig)
+    assert code == 0
+    assert out.count("pinned already") == 2
+    assert len(fake_hub.seen) == asked
+    assert path.read_text() == expected
+
+
+def test_a_file_that_is_not_what_the_hub_has_is_not_pinned(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub
+) -> None:
+    path = hub_rig.folder / "tpu.env"
+    before = path.read_bytes()
+    (places.models() / hub_rig.model).write_bytes(b"GGUF, by hand")
+    code, _out, err = run(pin_script.body, hub_rig)
+    assert code == 1
+    assert f"someone/target-gguf at main declares {fake_hub.declared}" in err
+    assert "set MODEL_HF_REVISION to where it came from, or move it away" in err
+    assert path.read_bytes() == before
+
+
+def test_a_file_without_a_source_is_pinned_by_digest(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub
+) -> None:
+    path = hub_rig.folder / "tpu.env"
+    path.write_text(path.read_text().replace("MODEL_HF=someone/target-gguf", "MODEL_HF="))
+    (places.models() / hub_rig.model).write_bytes(fake_hub.content)
+    assert run(pin_script.body, hub_rig)[0] == 0
+    pinned = rig.load(hub_rig.folder)
+    assert pinned.model_sha256 == fake_hub.declared
+    assert pinned.model_hf_revision is None
+
+
+def test_a_setting_from_the_environment_is_not_pinned(
+    run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPEC_DRAFT_HF", "else/drafter-gguf")
+    code, _out, err = run(pin_script.body, hub_rig)
+    assert code == 1
+    assert "SPEC_DRAFT_HF comes from the environment" in err
+
+
+def test_the_known_answer_pair_has_nothing_to_pin(run: Run, tiny: Rig) -> None:
+    before = (tiny.folder / "tpu.env").read_bytes()
+    code, out, _err = run(pin_script.body, tiny)
+    assert code == 0
+    assert out.count("nothing to pin") == 2
+    assert (tiny.folder / "tpu.env").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# a\nMODEL_SHA256=\nPORT=1\n", "# a\nMODEL_SHA256=12\nPORT=1\n"),
+        ("# MODEL_SHA256=x\r\nMODEL_SHA256=x\r\n", "# MODEL_SHA256=x\r\nMODEL_SHA256=12\r\n"),
+        ("MODEL=a\n\n# b\nPORT=1\n", "MODEL=a\nMODEL_SHA256=12\n\n# b\nPORT=1\n"),
+        ("PORT=1\nMODEL=a", "PORT=1\nMODEL=a\nMODEL_SHA256=12\n"),
+        ("MODEL_SHA256=x", "MODEL_SHA256=12"),
+        ("", "MODEL_SHA256=12\n"),
+    ],
+)
+def test_rewrite(before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "tpu.env"
+    path.write_bytes(before.encode())
+    pin.rewrite(path, {"MODEL_SHA256": "12"})
+    assert path.read_bytes() == after.encode()
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "tpu.env"
+    path.write_text("MODEL=a\n")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RigError, match="No space left on device; it is as it was"):
+        pin.rewrite(path, {"MODEL": "b"})
+    assert path.read_text() == "MODEL=a\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tpu.env"]
+
+
+def listed(out: str) -> dict[str, str]:
+    """File -> its line."""
+    return {word: line for line in out.splitlines() for word in line.split() if "gguf" in word}
+
+
+def test_files_lists_what_is_there(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, drafter = hub_rig.model, str(hub_rig.spec_draft_model)
+    code, out, _err = run(files_script.body, hub_rig)
+    assert code == 0
+    assert "not here; make model brings it" in listed(out)[model]
+    assert "not here; make draft brings it" in listed(out)[drafter]
+    assert fake_hub.seen == []
+
+    run(pin_script.body, hub_rig)
+    begin = str(fake_hub.declared)[:16]
+    (places.models() / "x.gguf.1234.part").write_bytes(b"1")
+    (places.models() / "x.gguf.1234.bad").write_bytes(b"1")
+    (places.models() / "by-hand.gguf").write_bytes(b"1")
+    lines = listed(run(files_script.body, hub_rig)[1])
+    for name in (model, drafter):
+        assert f"0.3  {begin}" in lines[name]
+        assert "verified, as pinned" in lines[name]
+    assert "begun" in lines["x.gguf.1234.part"]
+    assert "never used" in lines["x.gguf.1234.bad"]
+    assert "not of this rig; not checked" in lines["by-hand.gguf"]
+
+    monkeypatch.setenv("MODEL", "by-hand.gguf")
+    monkeypatch.setenv("MODEL", "other-2b-q4_0.gguf")
+    (places.models() / "other-2b-q4_0.gguf").write_bytes(fake_hub.content[:-1] + b"\0")
+    lines = listed(run(files_script.body, hub_rig)[1])
+    assert "WRONG: " in lines["other-2b-q4_0.gguf"]
+    assert f"checked when fetched from {hub_rig.model_hf}" in lines[model]
+    monkeypatch.setenv("MODEL_SHA256", "")
+    assert "no pin to check" in listed(run(files_script.body, hub_rig)[1])["other-2b-q4_0.gguf"]
