@@ -101,6 +101,8 @@ def fetch(
                     # Another fetch may have brought it while this one waited.
                     if not file.path.is_file():
                         _fetch_one(file, say, progress)
+            if file.sha256 and digest.recorded(file.path) is None:
+                say(f"checking the SHA-256 of the {file.role} {file.name}")
             check(file)
         except OSError as error:
             raise RigError(
@@ -234,6 +236,7 @@ def _accept(
     file: Wanted, found: Path, expected: str | None, revision: str | None, say: Say
 ) -> None:
     """Move a file that has come to its name, if it is the right one; else aside."""
+    say(f"checking the SHA-256 of {file.name}")
     sha256 = digest.sha256(found)
     page = file.name.endswith(".gguf") and not is_gguf(found)
     if page or (expected and not sha256.startswith(expected)):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,13 @@ from common import engine, pair, rig
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
+from scripts import cli
 from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
+
+
+Run = Callable[[Callable[[], None], Rig], tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +128,19 @@ PORT=8081
 CTX_SIZE=8192
 """)
     return rig.load(folder)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run a script's body for a rig as make does; returns exit code, stdout and stderr."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main(body)
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,9 @@
 """Fetching: each fault of a server, a disk or a killed process, and what is said about it."""
 
+import contextlib
 import hashlib
 import os
+import pty
 import resource
 import shutil
 import signal
@@ -9,7 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +22,13 @@ from common import digest, files, hub, pair, places, rig
 from common.errors import RigError
 from common.hub import PIECE
 from common.rig import ROOT, Rig
-from scripts import cli, draft, model
+from scripts import draft, model
 from tests import fake_hub as fake
+from tests.conftest import Run
 from tests.fake_hub import FakeHub
 
 TOKEN = "hf_a-token-nobody-may-see"
 DRAFTER = "drafter-2b-q4_0.gguf"
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -35,24 +37,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seen: list[float] = []
     monkeypatch.setattr("common.hub.time.sleep", seen.append)
     return seen
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    """Run a script's body as make does; returns exit code, stdout and stderr."""
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main(body)
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 def in_folder() -> set[str]:
@@ -348,12 +332,14 @@ def test_no_room_is_said_before_a_byte_is_sent(
     assert fake_hub.ranges() == ["bytes=150000-"]
 
 
-def script(name: str, of: Rig, before: Callable[[], None] | None = None) -> "subprocess.Popen[str]":
+def script(
+    name: str, of: Rig, before: Callable[[], None] | None = None, stderr: int = subprocess.PIPE
+) -> "subprocess.Popen[str]":
     """Start a script of the project as make does."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(of.folder)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         preexec_fn=before,
     )
@@ -389,6 +375,21 @@ def test_a_killed_download_goes_on(hub_rig: Rig, fake_hub: FakeHub, run: Run) ->
     assert fake_hub.ranges() == [None, f"bytes={3 * PIECE}-"]
     assert drafter() == fake_hub.content
     assert in_folder() == {DRAFTER}
+
+
+def test_a_terminal_sees_progress(hub_rig: Rig) -> None:
+    ours, theirs = pty.openpty()
+    process = script("draft", hub_rig, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that the other side is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert DRAFTER in shown.decode()
+    assert "300k" in shown.decode()
 
 
 def test_two_commands_at_once_fetch_once(hub_rig: Rig, fake_hub: FakeHub) -> None:

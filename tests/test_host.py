@@ -40,7 +40,8 @@ def test_a_busy_port_and_a_missing_file(
     assert found["port"].state == "lacks"
     assert "make stop" in found["port"].fix
     assert found["model"].state == "note"
-    assert "draft" in found["model"].fix
+    assert found["model"].fix.endswith(" model")
+    assert found["drafter"].fix.endswith(" draft")
 
 
 def test_the_exit_code(tiny: Rig, fake: Callable[..., Engine]) -> None:

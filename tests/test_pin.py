@@ -1,9 +1,6 @@
 """Pinning: what is written into tpu.env, and that nothing else in it changes."""
 
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,31 +8,10 @@ import pytest
 from common import pin, places, rig
 from common.errors import RigError
 from common.rig import Rig
-from scripts import cli
-from scripts import files as files_script
 from scripts import pin as pin_script
 from tests import fake_hub as fake
+from tests.conftest import Run
 from tests.fake_hub import FakeHub
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main(body)
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
-
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def test_pin_writes_digest_and_revision_and_nothing_else(
@@ -142,41 +118,3 @@ def test_a_full_disk_leaves_the_file_as_it_was(
         pin.rewrite(path, {"MODEL": "b"})
     assert path.read_text() == "MODEL=a\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["tpu.env"]
-
-
-def listed(out: str) -> dict[str, str]:
-    """File -> its line."""
-    return {word: line for line in out.splitlines() for word in line.split() if "gguf" in word}
-
-
-def test_files_lists_what_is_there(
-    run: Run, hub_rig: Rig, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, drafter = hub_rig.model, str(hub_rig.spec_draft_model)
-    code, out, _err = run(files_script.body, hub_rig)
-    assert code == 0
-    assert "not here; make model brings it" in listed(out)[model]
-    assert "not here; make draft brings it" in listed(out)[drafter]
-    assert fake_hub.seen == []
-
-    run(pin_script.body, hub_rig)
-    begin = str(fake_hub.declared)[:16]
-    (places.models() / "x.gguf.1234.part").write_bytes(b"1")
-    (places.models() / "x.gguf.1234.bad").write_bytes(b"1")
-    (places.models() / "by-hand.gguf").write_bytes(b"1")
-    lines = listed(run(files_script.body, hub_rig)[1])
-    for name in (model, drafter):
-        assert f"0.3  {begin}" in lines[name]
-        assert "verified, as pinned" in lines[name]
-    assert "begun" in lines["x.gguf.1234.part"]
-    assert "never used" in lines["x.gguf.1234.bad"]
-    assert "not of this rig; not checked" in lines["by-hand.gguf"]
-
-    monkeypatch.setenv("MODEL", "by-hand.gguf")
-    monkeypatch.setenv("MODEL", "other-2b-q4_0.gguf")
-    (places.models() / "other-2b-q4_0.gguf").write_bytes(fake_hub.content[:-1] + b"\0")
-    lines = listed(run(files_script.body, hub_rig)[1])
-    assert "WRONG: " in lines["other-2b-q4_0.gguf"]
-    assert f"checked when fetched from {hub_rig.model_hf}" in lines[model]
-    monkeypatch.setenv("MODEL_SHA256", "")
-    assert "no pin to check" in listed(run(files_script.body, hub_rig)[1])["other-2b-q4_0.gguf"]
