@@ -20,6 +20,9 @@ class Counters:
     accepted_per_pos: tuple[int, ...]
     prompt_tokens: int
     predicted_tokens: int
+    decodes: int
+    busy: float
+    """slots that worked, summed over decodes"""
 
     def __sub__(self, earlier: "Counters") -> "Counters":
         before = earlier.accepted_per_pos + (0,) * len(self.accepted_per_pos)
@@ -30,6 +33,8 @@ class Counters:
             tuple(a - b for a, b in zip(self.accepted_per_pos, before, strict=False)),
             self.prompt_tokens - earlier.prompt_tokens,
             self.predicted_tokens - earlier.predicted_tokens,
+            self.decodes - earlier.decodes,
+            self.busy - earlier.busy,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -40,25 +45,33 @@ class Counters:
             "accepted_per_pos": list(self.accepted_per_pos),
             "prompt_tokens": self.prompt_tokens,
             "predicted_tokens": self.predicted_tokens,
+            "busy_slots": self.busy / self.decodes if self.decodes else None,
         }
 
 
 def parse(text: str) -> Counters:
     """Read the Prometheus text of /metrics. A counter that is not there counts 0."""
-    totals: dict[str, int] = {}
+    totals: dict[str, float] = {}
     per_pos: dict[int, int] = {}
     for name, position, value in _LINE.findall(text):
         if name == "spec_decode_num_accepted_tokens_per_pos_total":
             per_pos[int(position)] = int(float(value))
         elif not position:
-            totals[name] = int(float(value))
+            totals[name] = float(value)
+
+    def total(name: str) -> int:
+        return int(totals.get(name, 0))
+
+    decodes = total("n_decode_total")
     return Counters(
-        totals.get("spec_decode_num_drafts_total", 0),
-        totals.get("spec_decode_num_draft_tokens_total", 0),
-        totals.get("spec_decode_num_accepted_tokens_total", 0),
+        total("spec_decode_num_drafts_total"),
+        total("spec_decode_num_draft_tokens_total"),
+        total("spec_decode_num_accepted_tokens_total"),
         tuple(per_pos.get(i, 0) for i in range(max(per_pos, default=-1) + 1)),
-        totals.get("prompt_tokens_total", 0),
-        totals.get("tokens_predicted_total", 0),
+        total("prompt_tokens_total"),
+        total("tokens_predicted_total"),
+        decodes,
+        totals.get("n_busy_slots_per_decode", 0) * decodes,
     )
 
 

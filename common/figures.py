@@ -1,6 +1,6 @@
 """Figures of a report as SVG: the same bytes for the same numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,59 @@ def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
         axes.set_xticks(range(1, longest + 1))
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of drafts kept")
-        axes.legend(frameon=False, fontsize=9, loc="upper right")
+        axes.legend(frameon=False, fontsize=9, loc="lower left")
+        _save(figure, path)
+
+
+def lines(
+    path: Path,
+    series: Mapping[str, Sequence[tuple[float, dict[str, Any]]]],
+    xlabel: str,
+    doubling: bool = False,
+) -> None:
+    """Speed-ups along x, one line per arm with its 95% band; x doubles from tick to tick or not."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for name, points in series.items():
+            x = [point for point, _ in points]
+            (line,) = axes.plot(x, [up["ratio"] for _, up in points], "o-", label=name)
+            band = [(p, up["low"], up["high"]) for p, up in points if up["low"] is not None]
+            if band:
+                at, low, high = zip(*band, strict=True)
+                axes.fill_between(at, low, high, color=line.get_color(), alpha=0.18)
+        axes.axhline(1, color=INK, linewidth=1)
+        if doubling:
+            ticks = sorted({point for points in series.values() for point, _ in points})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("speed-up over no drafter")
+        axes.legend(frameon=False, fontsize=9)
+        _save(figure, path)
+
+
+def places(path: Path, found: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+    """Speed-ups by tokens in (across) and requests at once (up), coloured by verdict."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+        axes = figure.subplots()
+        across = sorted({depth for depth, _, _ in found})
+        up = sorted({at_once for _, at_once, _ in found})
+        for depth, at_once, speed in found:
+            x, y, color = across.index(depth), up.index(at_once), COLORS[speed["verdict"]]
+            axes.plot(x, y, "s", color=color, markersize=30, alpha=0.85)
+            text = f"{speed['ratio']:.2f}"
+            axes.annotate(text, (x, y), ha="center", va="center", color="white", fontsize=9)
+        for verdict in ("pays", "even", "loses"):
+            axes.plot([], [], "s", color=COLORS[verdict], label=verdict)
+        axes.set_xticks(range(len(across)), [f"{depth:,}" for depth in across])
+        axes.set_yticks(range(len(up)), [str(count) for count in up])
+        axes.set_xlim(-0.6, len(across) - 0.4)
+        axes.set_ylim(-0.7, len(up) - 0.3)
+        axes.set_xlabel("tokens in")
+        axes.set_ylabel("requests at once")
+        axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
         _save(figure, path)
 
 

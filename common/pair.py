@@ -15,8 +15,6 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from common import q4_0
-
 WIDTH = 256  # the target's hidden size; a Hadamard matrix of this order has exactly orthogonal rows
 DRAFTER_WIDTH = WIDTH + 32  # llama.cpp refuses a drafter as wide as its target
 LAYERS = 4
@@ -246,6 +244,9 @@ def _tokenizer(writer: gguf.GGUFWriter, chain: Chain) -> None:
 
 def _matrix(writer: gguf.GGUFWriter, name: str, values: npt.NDArray[np.float32]) -> None:
     """Store a matrix of whole numbers from -8 to 7 as Q4_0 with step 1: exact."""
+    # Imported here: it loads a compiler, and most commands never write a pair.
+    from common import q4_0
+
     rows, columns = values.shape
     levels = values.astype(np.int8).reshape(-1, q4_0.GROUP)
     blocks = q4_0.pack(levels, np.ones(len(levels), np.float16))

@@ -3,20 +3,37 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 
-from common import run, speed, speed_report
+from common import (
+    longctx,
+    longctx_report,
+    run,
+    speed,
+    speed_report,
+    sweep,
+    sweep_report,
+)
 from common.errors import RigError
 
 SUMMARY = "summary.json"
 REPORT = "REPORT.md"
 SCHEMAS = Path(__file__).parent / "schemas"
 # What is made of a run directory, per kind of measurement.
-SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {"speed": speed.summarise}
-RENDER: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], str]] = {
-    "speed": speed_report.render
+SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "speed": speed.summarise,
+    "longctx": longctx.summarise,
+    "sweep": sweep.summarise,
+    "longmixed": sweep.summarise,
+}
+REPORTS: dict[str, ModuleType] = {
+    "speed": speed_report,
+    "longctx": longctx_report,
+    "sweep": sweep_report,
+    "longmixed": sweep_report,
 }
 
 
@@ -33,7 +50,7 @@ def write(folder: Path) -> Path:
         raise RigError(f"{folder} holds no finished trial, so there is nothing to report yet")
     summary = SUMMARISE[what](folder)
     check(summary)
-    text = RENDER[what](summary, manifest, folder)
+    text = REPORTS[what].render(summary, manifest, folder)
     (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     (folder / REPORT).write_text(text, encoding="utf-8")
     return folder / REPORT
@@ -42,7 +59,7 @@ def write(folder: Path) -> Path:
 def answer(folder: Path) -> str:
     """The report's answer in one sentence, from its summary.json."""
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    return speed_report.answer(summary, run.read_manifest(folder))
+    return str(REPORTS[summary["what"]].answer(summary, run.read_manifest(folder)))
 
 
 def check(summary: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 
 .DEFAULT_GOAL := help
-LATER := longctx sweep longmixed map accuracy identity formats cost builds tune
-.PHONY: help show engine draft model pin files doctor serve stop status speed report $(LATER)
+LATER := accuracy identity formats cost builds tune
+.PHONY: help show engine draft model pin files doctor serve stop status speed longctx sweep longmixed map report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -48,6 +48,18 @@ status: $(READY) ## say whether this rig is served, and what its drafter does
 
 speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
 	@exec $(SCRIPT)/speed.py $(RIG)
+
+longctx: $(READY) ## how deep in a long context does the gain reach?
+	@exec $(SCRIPT)/longctx.py $(RIG)
+
+sweep: $(READY) ## how many requests at once until the drafter loses? per-slot or shared cache?
+	@exec $(SCRIPT)/sweep.py $(RIG)
+
+longmixed: $(READY) ## the same with long, mixed requests
+	@exec $(SCRIPT)/longmixed.py $(RIG)
+
+map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
+	@$(SCRIPT)/map.py $(RIG)
 
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }

@@ -55,6 +55,16 @@ def _one_of(*names: str) -> Parser:
     return parse
 
 
+def _some_of(*names: str) -> Parser:
+    def parse(value: str) -> tuple[str, ...]:
+        parts = tuple(value.split(","))
+        if not set(parts) <= set(names):
+            raise ValueError(f"some of {', '.join(names)}, joined by commas")
+        return parts
+
+    return parse
+
+
 def _numbers(value: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+(,\d+)*", value):
         raise ValueError("whole numbers joined by commas, such as 1,2,3")
@@ -150,6 +160,16 @@ class Rig:
     speed_n_max: tuple[int, ...] = _key(_numbers, ())
     speed_spec_types: tuple[str, ...] = _key(_spec_types, ())
     """draft types that `speed` compares; + joins types that work together"""
+    longctx_depths: tuple[int, ...] = _key(_numbers, ())
+    longctx_n_max: tuple[int, ...] = _key(_numbers, ())
+    longctx_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
+    longctx_doc: str | None = _key(_text, None)
+    longctx_doc_sha256: str | None = _key(_digest, None)
+    sweep_parallel: int | None = _key(_whole(1, 256), None)
+    sweep_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
+    sweep_prompts: tuple[str, ...] = _key(_some_of("mixed", "repeat"), ("mixed", "repeat"))
+    longmixed_parallel: int | None = _key(_whole(1, 256), None)
+    longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
 
     @property
     def name(self) -> str:

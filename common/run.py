@@ -167,13 +167,13 @@ def _drop_torn_lines(folder: Path) -> None:
             os.truncate(path, data.rfind(b"\n") + 1)
 
 
-def harness() -> dict[str, Any]:
+def harness(root: Path = ROOT) -> dict[str, Any]:
     """The commit this project is at, and whether files differ from it."""
 
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
             )
         except (OSError, subprocess.CalledProcessError):
             return None
@@ -181,7 +181,8 @@ def harness() -> dict[str, Any]:
 
     commit = git("rev-parse", "HEAD")
     # Results are no part of the harness: a run directory does not make the tree dirty.
-    changes = git("status", "--porcelain", "--", ".", ":(exclude)*/benchmarks/runs")
+    # All files, since git names a new folder only as a whole, which the pattern would not match.
+    changes = git("status", "--porcelain", "-uall", "--", ".", ":(exclude,glob)*/benchmarks/**")
     return {"commit": commit, "dirty": None if commit is None else bool(changes)}
 
 

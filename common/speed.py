@@ -1,17 +1,16 @@
 """Speed: which arms and cells `make speed` measures, and what is made of the samples."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import client, pair, prompts, run, stats
+from common import client, prompts, stats, summaries
 from common.errors import RigError
 from common.experiment import Arm, Cell, Plan, Round
 from common.rig import Rig
+from common.summaries import BASELINE, Log, Trial, significant
 
 TOKENS = 256
 QUICK_TOKENS = 64
-BASELINE = "none"
 GREEDY = {"temperature": 0, "seed": 1}
 SAMPLED = {"temperature": 0.8, "seed": 1}
 
@@ -54,126 +53,57 @@ def arms(rig: Rig) -> list[Arm]:
 
 def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of a speed report, from the run directory alone."""
-    manifest = run.read_manifest(folder)
-    lines = run.read_lines(folder, run.JOURNAL)
-    trials = [line for line in lines if line["failed"] is None]
-    starts = run.read_lines(folder, run.STARTS)
-    rounds = manifest["plan"]["rounds"]
-    kinds = {name: turn["kind"] for name, turn in rounds.items()}
-    arm_names = list(manifest["plan"]["arms"])
-    by_kind = {
-        kind: [trial for trial in trials if kinds[trial["round"]] == kind]
-        for kind in ("greedy", "sampled", "drift")
-    }
+    log = summaries.Log(folder)
+    greedy, sampled = log.of_kind("greedy"), log.of_kind("sampled")
     return {
-        "schema": 1,
-        "what": "speed",
-        "rig": manifest["rig"],
-        "quick": manifest["plan"]["quick"],
-        "complete": manifest["ended"] is not None,
-        "arms": [_arm(name, by_kind["greedy"], trials, starts) for name in arm_names],
-        "sampled": [_speed(name, by_kind["sampled"]) for name in arm_names],
-        "cells": _cells(arm_names, manifest, by_kind["greedy"]),
-        "drift": _drift(manifest, by_kind),
-        "equal_text": [_equal_text(name, by_kind["greedy"]) for name in arm_names],
-        "flags": _flags(lines, manifest),
-        "known_answer": _known_answer(manifest, by_kind["greedy"]),
-        "time": _time(manifest, lines, starts),
+        **log.head(),
+        "arms": [_arm(log, name, greedy) for name in log.arms],
+        "sampled": [_speed(name, sampled) for name in log.arms],
+        "cells": _cells(log, greedy),
+        "drift": log.drift(),
+        "equal_text": [_equal_text(name, greedy) for name in log.arms],
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "time": log.time(),
     }
 
 
-def _speeds(trials: list[dict[str, Any]], arm: str) -> dict[stats.Key, float]:
-    return {
-        (trial["cell"], trial["round"]): trial["samples"][0]["predicted_per_second"]
-        for trial in trials
-        if trial["arm"] == arm
-    }
-
-
-def _speed(arm: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+def _speed(arm: str, trials: list[Trial]) -> dict[str, Any]:
     """Speed, speed-up and kept of one arm over some trials; absent values are None."""
-    speeds = _speeds(trials, arm)
-    found: dict[str, Any] = {"arm": arm, "tokens_per_second": None, "speed_up": None}
-    if speeds:
-        found["tokens_per_second"] = _round(stats.geometric_mean(list(speeds.values())))
-    baseline = _speeds(trials, BASELINE)
-    if arm != BASELINE and speeds.keys() & baseline.keys():
-        up = stats.speed_up(baseline, speeds)
-        found["speed_up"] = {
-            "ratio": _round(up.ratio),
-            "low": _round(up.low),
-            "high": _round(up.high),
-            "round_spread": _round(up.round_spread),
-            "verdict": up.verdict,
-        }
-    found["kept"] = _kept([trial for trial in trials if trial["arm"] == arm])
-    return found
+    speeds, up = summaries.speeds(trials, arm), None
+    if arm != BASELINE:
+        up = summaries.speed_up(summaries.speeds(trials, BASELINE), speeds)
+    return {
+        "arm": arm,
+        "tokens_per_second": summaries.mean_speed(speeds),
+        "speed_up": up,
+        "kept": summaries.kept([trial for trial in trials if trial["arm"] == arm]),
+    }
 
 
-def _arm(
-    arm: str,
-    greedy: list[dict[str, Any]],
-    trials: list[dict[str, Any]],
-    starts: list[dict[str, Any]],
-) -> dict[str, Any]:
-    own = [trial for trial in trials if trial["arm"] == arm]
-    ready = [start["memory_ready_mib"] for start in starts if start["arm"] == arm]
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+    own = [trial for trial in log.trials if trial["arm"] == arm]
     ttft = [trial["samples"][0]["ttft_ms"] for trial in greedy if trial["arm"] == arm]
     measured = [value for value in ttft if value is not None]
     return {
         **_speed(arm, greedy),
-        "ttft_ms": _round(stats.geometric_mean(measured)) if measured else None,
-        "memory_mib": {
-            "process_ready": _largest([memory["process"] for memory in ready]),
-            "process_peak": _largest([trial["memory_mib"]["process_peak"] for trial in own]),
-            "card_ready": _largest([memory["card"] for memory in ready]),
-            "card_peak": _largest([trial["memory_mib"]["card"] for trial in own]),
-        },
+        "ttft_ms": significant(stats.geometric_mean(measured)) if measured else None,
+        "memory_mib": summaries.memory(own, log.ready_memory(arm)),
     }
 
 
-def _kept(trials: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Accepted and drafted tokens, in all and per position; None if nothing was drafted."""
-    drafted = sum(trial["samples"][0]["draft_n"] or 0 for trial in trials)
-    if not drafted:
-        return None
-    accepted = sum(trial["samples"][0]["draft_n_accepted"] for trial in trials)
-    counts = [trial["counters"] for trial in trials]
-    length = max(len(count["accepted_per_pos"]) for count in counts)
-    per_pos = [sum(c["accepted_per_pos"][i] for c in counts if i < len(c["accepted_per_pos"]))
-               for i in range(length)]  # fmt: skip
-    return {
-        "accepted": accepted,
-        "drafted": drafted,
-        "share": _round(accepted / drafted),
-        "drafts": sum(count["drafts"] for count in counts),
-        "accepted_per_pos": per_pos,
-    }
-
-
-def _cells(
-    arm_names: list[str], manifest: Mapping[str, Any], greedy: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _cells(log: Log, greedy: list[Trial]) -> list[dict[str, Any]]:
     rows = []
-    for cell in manifest["plan"]["cells"]:
+    for cell in log.cells:
         own = [trial for trial in greedy if trial["cell"] == cell]
-        for arm in arm_names:
+        for arm in log.arms:
             speed = _speed(arm, own)
             up = speed["speed_up"]
             rows.append({**speed, "cell": cell, "speed_up": up["ratio"] if up else None})
     return rows
 
 
-def _drift(manifest: Mapping[str, Any], by_kind: Mapping[str, Any]) -> dict[str, Any]:
-    arm = next(iter(manifest["plan"]["arms"]))
-    first_round = next(iter(manifest["plan"]["rounds"]))
-    first = {cell: v for (cell, turn), v in _speeds(by_kind["greedy"], arm).items()
-             if turn == first_round}  # fmt: skip
-    again = {cell: v for (cell, _), v in _speeds(by_kind["drift"], arm).items()}
-    return {"arm": arm, "change": _round(stats.drift(first, again))}
-
-
-def _equal_text(arm: str, greedy: list[dict[str, Any]]) -> dict[str, Any]:
+def _equal_text(arm: str, greedy: list[Trial]) -> dict[str, Any]:
     """Replies equal to the baseline's of the same cell and round; for the baseline itself, to
     its own first round: the control."""
     first = min((trial["round"] for trial in greedy), default=None)
@@ -187,66 +117,3 @@ def _equal_text(arm: str, greedy: list[dict[str, Any]]) -> dict[str, Any]:
             of += 1
             equal += text == other
     return {"arm": arm, "equal": equal, "of": of}
-
-
-def _flags(lines: list[dict[str, Any]], manifest: Mapping[str, Any]) -> dict[str, int]:
-    good = [line for line in lines if line["failed"] is None]
-    cells = manifest["plan"]["cells"]
-    wanted = {name: cell["requests"][0]["max_tokens"] for name, cell in cells.items()}
-    return {
-        "samples": len(good),
-        "throttled": sum(bool(line["throttles"]) for line in good),
-        "clocks_disagree": sum(line["samples"][0]["clocks_disagree"] for line in good),
-        "ended_early": sum(
-            line["samples"][0]["predicted_n"] < wanted[line["cell"]] for line in good
-        ),
-        "failed_attempts": len(lines) - len(good),
-    }
-
-
-def _known_answer(
-    manifest: Mapping[str, Any], greedy: list[dict[str, Any]]
-) -> list[dict[str, Any]] | None:
-    """For the known-answer pair: expected counts beside measured ones. None for other models."""
-    if manifest["settings"]["MODEL"] != pair.TARGET_NAME:
-        return None
-    chain = pair.make_chain()
-    rows = []
-    for arm, changes in manifest["plan"]["arms"].items():
-        own = [trial for trial in greedy if trial["arm"] == arm]
-        if changes.get("SPEC_TYPE") != "draft-mtp" or not own:
-            continue
-        length = int(changes["SPEC_DRAFT_N_MAX"])
-        expected = pair.Drafting(0, 0, 0, (0,) * length)
-        for trial in own:
-            (asked,) = manifest["plan"]["cells"][trial["cell"]]["requests"]
-            expected += pair.expect(chain, asked["characters"], asked["max_tokens"], length)
-        wanted = {
-            "accepted": expected.accepted,
-            "drafted": expected.drafted,
-            "share": _round(expected.accepted / expected.drafted),
-            "drafts": expected.drafts,
-            "accepted_per_pos": list(expected.accepted_per_pos),
-        }
-        rows.append({"arm": arm, "expected": wanted, "equal": wanted == _kept(own)})
-    return rows
-
-
-def _time(
-    manifest: Mapping[str, Any], lines: list[dict[str, Any]], starts: list[dict[str, Any]]
-) -> dict[str, float | None]:
-    return {
-        "server_start_s": _round(sum(s["ready_s"] + (s["checked_s"] or 0) for s in starts)),
-        "requests_s": _round(sum(line["end"] - line["start"] for line in lines)),
-        "cool_down_s": _round(sum(start["cooled_s"] for start in starts)),
-        "wall_s": _round(manifest.get("wall_s")),
-    }
-
-
-def _largest(values: list[float | None]) -> float | None:
-    return _round(max((value for value in values if value is not None), default=None))
-
-
-def _round(value: float | None) -> float | None:
-    """Six significant digits: enough to read, few enough to be the same on every machine."""
-    return None if value is None else float(f"{value:.6g}")

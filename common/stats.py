@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from scipy.special import stdtrit
 
@@ -77,3 +78,16 @@ def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | No
     if not cells:
         return None
     return geometric_mean([repeat[cell] / first[cell] for cell in cells]) - 1
+
+
+def crossing(curve: Sequence[tuple[float, float]]) -> float | None:
+    """The first x at which a ratio falls to 1, between points (x ascending, ratio).
+
+    The logarithm of the ratio is taken as straight between neighbours. None if it never falls
+    from above 1 to 1 or less.
+    """
+    for (x0, y0), (x1, y1) in pairwise(curve):
+        if y0 > 1 >= y1:
+            share = math.log(y0) / (math.log(y0) - math.log(y1))
+            return x0 + share * (x1 - x0)
+    return None

@@ -3,15 +3,18 @@
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from common import experiment, files, gpu, prompts, report, run
+from common import experiment, files, gpu, prompts, report, run, serving
 from common.engine import Engine
 from common.experiment import Plan
 from common.rig import Rig
+from common.server import Server
+from common.tokenizer import Tokenizer
 from scripts.cli import flag, say
 from scripts.preparing import prepare
 
@@ -43,6 +46,16 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
     return 0
+
+
+def with_tokenizer(loaded: Rig, make: Callable[[Tokenizer], Plan]) -> Plan:
+    """Make a plan that must count tokens, with the rig's own server running meanwhile."""
+    built = prepare(loaded)
+    log = serving.log_file(loaded).with_name(f"{loaded.name}-tokenizer.log")
+    log.unlink(missing_ok=True)
+    say("preparing prompts of exact length")
+    with Server(loaded.variant({"SPEC_TYPE": ""}), built, log, measuring=True):
+        return make(Tokenizer(loaded.url))
 
 
 def _short(path: Path) -> str:

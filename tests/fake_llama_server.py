@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -139,6 +140,8 @@ class Fake:
             f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
             f"llamacpp:spec_decode_num_accepted_tokens_total {self.accepted}",
             f"llamacpp:tokens_predicted_total {self.predicted}",
+            "llamacpp:n_decode_total 10",
+            "llamacpp:n_busy_slots_per_decode 1",
             "llamacpp:prompt_tokens_total 10",
         ]
         lines += [
@@ -146,6 +149,12 @@ class Fake:
             for i, count in enumerate(self.per_pos)
         ]
         return web.Response(text="\n".join(lines) + "\n")
+
+
+async def tokenize(request: web.Request) -> web.Response:
+    """Words and the blanks between them are tokens, so some characters do not start one."""
+    text = (await request.json())["content"]
+    return web.json_response({"tokens": list(range(len(re.findall(r"\s+|\S+", text))))})
 
 
 async def until(moment: float) -> None:
@@ -178,6 +187,7 @@ def main() -> None:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", fake.chat)
     app.router.add_get("/metrics", fake.metrics)
+    app.router.add_post("/tokenize", tokenize)
     app.router.add_get("/health", health)
     web.run_app(app, host=options.host, port=options.port, print=None)
 

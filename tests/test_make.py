@@ -11,7 +11,11 @@ from common import rig
 from common.rig import ROOT
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
-LATER = "longctx sweep longmixed map accuracy identity formats cost builds tune".split()  # noqa: SIM905
+NOW = [
+    *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files"],
+    *["speed", "longctx", "sweep", "longmixed", "map", "report"],
+]
+LATER = ["accuracy", "identity", "formats", "cost", "builds", "tune"]
 
 
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -26,7 +30,7 @@ def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
 def test_help_names_every_target(name: str) -> None:
     code, out, _err = make("-C", name)
     assert code == 0
-    for target in "help show serve stop status draft model pin files speed report".split():  # noqa: SIM905
+    for target in NOW:
         assert f"  {target} " in out
 
 

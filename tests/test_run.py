@@ -111,6 +111,24 @@ def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
     assert len(lines) >= written
 
 
+def test_a_run_directory_does_not_make_the_harness_dirty(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "rig").mkdir()
+    (tmp_path / "rig" / "tpu.env").write_text("PORT=1\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    result = tmp_path / "rig" / "benchmarks" / "runs" / "today" / "REPORT.md"
+    result.parent.mkdir(parents=True)
+    result.write_text("new")
+    assert run.harness(tmp_path)["dirty"] is False
+    (tmp_path / "rig" / "new.env").write_text("PORT=2\n")
+    assert run.harness(tmp_path)["dirty"] is True
+
+
 def test_the_manifest_names_the_harness() -> None:
     assert set(run.harness()) == {"commit", "dirty"}
     assert json.dumps(run.host())

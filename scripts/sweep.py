@@ -1,0 +1,20 @@
+"""Measure the drafter with many requests at once, and what the KV layout costs."""
+
+from pathlib import Path
+
+from common import sweep
+from scripts import cli, measuring
+
+
+def body() -> int:
+    parser = cli.parser(__doc__)
+    parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
+    arguments = parser.parse_args()
+    rig = sweep.sweep_base(cli.load_rig(arguments.rig))
+    quick = cli.flag("QUICK")
+    plan = measuring.with_tokenizer(rig, lambda tokenizer: sweep.sweep_plan(rig, tokenizer, quick))
+    return measuring.measure(rig, plan, arguments.out)
+
+
+if __name__ == "__main__":
+    cli.main(body)
