@@ -202,8 +202,10 @@ def test_where_a_gain_is_gone() -> None:
 
 
 def test_there_is_one_measuring_loop() -> None:
-    """Only experiment.py sends the requests that are measured. server.py's check is not counted, and
-    bench.py measures the client itself."""
+    """Only experiment.py sends the requests that are measured.
+
+    server.py's check is not counted, and bench.py measures the client itself.
+    """
     callers = set()
     scripts = [
         ROOT / "scripts" / f"{name}.py" for name in ("longctx", "sweep", "longmixed", "speed")
