@@ -47,9 +47,15 @@ def answer(summary: dict[str, Any]) -> str:
     if summary["broken"]:
         return "The client does not keep its limits: " + "; ".join(summary["broken"]) + "."
     costs = [row["us_per_chunk"][OURS]["median"] for row in summary["rows"]]
+    shares = [
+        row["us_per_chunk"][OURS]["median"] / row["us_per_chunk"]["llama-benchy"]["median"]
+        for row in summary["rows"]
+        if row["us_per_chunk"].get("llama-benchy")
+    ]
+    beside = f", at most {max(shares):.0%} of llama-benchy's" if shares else ""
     return (
         f"The client costs {min(costs):.1f} to {max(costs):.1f} microseconds of CPU per chunk "
-        f"(limit {MOST_US:g}); TTFT within {MOST_TTFT_MS:g} ms and total rate within "
+        f"(limit {MOST_US:g}){beside}; TTFT within {MOST_TTFT_MS:g} ms and total rate within "
         f"{MOST_RATE_ERROR:.1%} of the truth."
     )
 

@@ -42,8 +42,8 @@ class Reply:
     ttft_ms: float | None = None
     """first chunk that carries text, reasoning or content"""
     last_text_ms: float | None = None
-    """last chunk that carries text; at the latest the event that follows it, if the two were read
-    together"""
+    """last chunk that carries text; if it was read together with the event that follows it, up to
+    the time of that event"""
     wall_ms: float | None = None
     text_chunks: int = 0
     """never a count of tokens: a chunk may carry several, or none"""

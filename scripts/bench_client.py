@@ -1,4 +1,7 @@
-"""Measure what the streaming client costs per chunk, beside llama-benchy and AIPerf."""
+"""Measure what the streaming client costs per chunk, beside llama-benchy and AIPerf.
+
+Exits with 1 if the client does not keep its limits.
+"""
 
 import os
 from typing import Any
@@ -37,9 +40,10 @@ def body() -> int:
                     bar.update()
         current.finish()
         path = report.write(current.folder)
-    cli.say(bench_report.answer(bench.summarise(current.folder)))
+    summary = bench.summarise(current.folder)
+    cli.say(bench_report.answer(summary))
     cli.say(f"report: {path}")
-    return 0
+    return 1 if summary["broken"] else 0
 
 
 def at_hand(names: str) -> tuple[list[Peer], dict[str, str]]:
