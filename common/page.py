@@ -97,6 +97,11 @@ def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
         )
     if not summary["complete"]:
         found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
+    if manifest["settings"].get("SPEC_SYNTH_RATES") and manifest["what"] != "cost":
+        found.append(
+            "> **Acceptance was set**: SPEC_SYNTH_RATES accepts drafted tokens whatever they say, "
+            "so kept and text are not the model's."
+        )
     if manifest["settings"]["MODEL"] == pair.TARGET_NAME and manifest["what"] != "cost":
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
