@@ -186,15 +186,8 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
 
 
 def _trust(summary: dict[str, Any]) -> str:
-    flags, drift = summary["flags"], summary["drift"]
-    lines = []
-    if drift["change"] is None:
-        lines.append("- Drift: not measured.")
-    else:
-        lines.append(
-            f"- Drift: {drift['arm']}, asked again at the end, moved by {drift['change']:+.1%} in "
-            "speed. Speed-ups smaller than that mean little."
-        )
+    flags = summary["flags"]
+    lines = [page.drift(summary)]
     lines.append(
         f"- Replies: {flags['replies']}; failed requests: {flags['failed']}. Taken while the card "
         f"was throttled: {flags['throttled']}. Client and server clock more than 2% apart: "

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from common import figures, page
-from common.summaries import BASELINE
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
@@ -24,7 +23,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Same replies",
         "\n".join(_equal(summary)),
         "## By prompt",
-        _by_prompt(summary),
+        page.by_prompt(summary["cells"], "drafter"),
         *page.known_answer(summary),
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
@@ -104,20 +103,6 @@ def _equal(summary: dict[str, Any]) -> list[str]:
             same = arm["equal_none"]
             lines.append(f"- {arm['arm']} and no drafter: {same['equal']} of {same['of']}.")
     return lines
-
-
-def _by_prompt(summary: dict[str, Any]) -> str:
-    rows = [
-        [
-            cell["cell"],
-            cell["arm"],
-            page.number(cell["tokens_per_second"]),
-            f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
-            "" if cell["arm"] == BASELINE else page.kept(cell["kept"]),
-        ]
-        for cell in summary["cells"]
-    ]
-    return page.table(["prompt", "drafter", "tokens/s", "speed-up", "kept"], rows)
 
 
 def _files(summary: dict[str, Any]) -> str:

@@ -97,6 +97,11 @@ def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
         )
     if not summary["complete"]:
         found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
+    if manifest["settings"].get("SPEC_SYNTH_RATES") and manifest["what"] != "cost":
+        found.append(
+            "> **Acceptance was set**: SPEC_SYNTH_RATES accepts drafted tokens whatever they say, "
+            "so kept and text are not the model's."
+        )
     if pair.chain_of(manifest["settings"]["MODEL"]) and manifest["what"] != "cost":
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
@@ -138,17 +143,36 @@ def cells_wrong(summary: dict[str, Any]) -> list[str]:
     return [f"Cells whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
 
 
+def drift(summary: dict[str, Any]) -> str:
+    """How far the first arm moved when it was measured again at the end."""
+    found = summary["drift"]
+    if found["change"] is None:
+        return "- Drift: not measured."
+    return (
+        f"- Drift: the first arm ({found['arm']}), repeated at the end, moved by "
+        f"{found['change']:+.1%}. Speed-ups smaller than that mean little."
+    )
+
+
+def by_prompt(cells: list[dict[str, Any]], arm_title: str = "arm") -> str:
+    """A row per prompt and arm."""
+    rows = [
+        [
+            cell["cell"],
+            cell["arm"],
+            number(cell["tokens_per_second"]),
+            f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
+            kept(cell["kept"]),
+        ]
+        for cell in cells
+    ]
+    return table(["prompt", arm_title, "tokens/s", "speed-up", "kept"], rows)
+
+
 def trust(summary: dict[str, Any]) -> list[str]:
     """Drift and flagged samples, a line each."""
-    flags, drift = summary["flags"], summary["drift"]
-    lines = []
-    if drift["change"] is None:
-        lines.append("- Drift: not measured.")
-    else:
-        lines.append(
-            f"- Drift: the first arm ({drift['arm']}), repeated at the end, moved by "
-            f"{drift['change']:+.1%}. Speed-ups smaller than that mean little."
-        )
+    flags = summary["flags"]
+    lines = [drift(summary)]
     lines.append(
         f"- Samples: {flags['samples']}. Taken while the card was throttled: "
         f"{flags['throttled']}. Client and server clock more than 2% apart: "

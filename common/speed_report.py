@@ -21,7 +21,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "docs/METHOD.md explains each.",
         *_figures(drafting, summary, folder),
         "## By prompt",
-        _by_prompt(summary),
+        page.by_prompt(summary["cells"]),
         *_sampled(summary),
         *page.known_answer(summary),
         "## Can this be trusted",
@@ -98,20 +98,6 @@ def _figures(drafting: list[dict[str, Any]], summary: dict[str, Any], folder: Pa
         figures.kept(folder / "figures" / "kept.svg", with_counts)
         found.append("![Share of drafts kept, per position](figures/kept.svg)")
     return found
-
-
-def _by_prompt(summary: dict[str, Any]) -> str:
-    rows = [
-        [
-            cell["cell"],
-            cell["arm"],
-            page.number(cell["tokens_per_second"]),
-            f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
-            page.kept(cell["kept"]),
-        ]
-        for cell in summary["cells"]
-    ]
-    return page.table(["prompt", "arm", "tokens/s", "speed-up", "kept"], rows)
 
 
 def _sampled(summary: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from common import cost, cost_report, places, report, server, shaped_pair
+from common import cost, cost_report, page, places, report, server, shaped_pair
 from common.cost import acceptance_for
 from common.engine import Engine
 from common.errors import RigError
@@ -48,6 +48,21 @@ def test_arms_and_flags(tiny: Rig) -> None:
     bodies = [cell.bodies[0] for cell in plan.cells]
     assert len({body["seed"] for body in bodies}) == len(bodies) == 4
     assert all("seed" not in turn.sampling for turn in plan.rounds)
+
+
+@pytest.mark.parametrize("value", ["1.5", "0", "a", "0.5,,0.6", "nan"])
+@pytest.mark.parametrize("key", ["COST_ACCEPT", "SPEC_SYNTH_RATES"])
+def test_bad_shares(tiny: Rig, key: str, value: str) -> None:
+    with pytest.raises(RigError, match=f"{key}={value}: expected shares between 0 and 1"):
+        tiny.variant({key: value})
+
+
+def test_acceptance_that_is_set_is_said_on_any_report() -> None:
+    summary = {"quick": False, "complete": True}
+    settings = {"MODEL": "m.gguf", "SPEC_SYNTH_RATES": "0.5"}
+    (said,) = page.warnings(summary, {"what": "speed", "settings": settings})
+    assert "Acceptance was set" in said
+    assert page.warnings(summary, {"what": "cost", "settings": settings}) == []
 
 
 def test_needs_a_shape(tiny: Rig) -> None:
