@@ -117,9 +117,9 @@ class Fake:
         for index, (count, delta) in enumerate(zip(chunks, deltas, strict=True)):
             # a token is out when the step that made it is: the first at once, then one a tick
             await until(start + (done + count - 1) / self.rate)
+            first = first or time.perf_counter()
             await response.write(event(delta, logprobs=candidates(script, index)))
             done += count
-            first = first or time.perf_counter()
             if done > tokens // 2:
                 await self.break_down(response)
         self.predicted += tokens
