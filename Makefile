@@ -1,6 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-converter bench-repack lint format doctor report engine
+.PHONY: help setup demo test test-docker test-converter lint format doctor report engine image use
+.PHONY: bench-client bench-repack
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
@@ -35,6 +36,15 @@ test: $(READY) ## run the tests (builds llama.cpp the first time, then about 3 m
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@$(PYTHON) -m pytest
 
+test-docker: $(READY) ## run the container tests on a real Docker engine (about 15 minutes the first time)
+	@$(PYTHON) -m pytest tests/docker -m docker
+
+image: ## build the container image of RIG (minutes, once)
+	@scripts/image.sh $(RIG)
+
+use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
+	@scripts/use.sh $(if $(filter file,$(origin RIG)),,$(RIG))
+
 test-converter: $(READY) ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
 	@$(PYTHON) -m pytest -m converter
 
@@ -56,3 +66,6 @@ doctor: $(READY) ## say what this host has and lacks for RIG
 report: $(READY) ## make a report again: RUN=RIG/benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
 	@$(PYTHON) scripts/report.py $(RUN)
+
+bench-client: $(READY) ## what the streaming client costs, beside its peers (minutes; PEERS= for none, QUICK=1)
+	@$(PYTHON) scripts/bench_client.py $(RIG)

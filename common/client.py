@@ -1,15 +1,20 @@
 """Reply: one streamed chat request, and what was measured on it."""
 
-import asyncio
 import dataclasses
 import json
-import time
+import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
+import orjson
+
+from common import stream
 
 DISAGREES = 0.02  # client and server clocks may differ by this share before a sample is flagged
+# The first text, which is read the moment it comes, and what ends a stream.
+TEXT = re.compile(rb'"(?:content|reasoning_content)": ?"[^"]')
+END = re.compile(rb'^data: (?:\[DONE\]|\{"error")', re.MULTILINE)
 TIMINGS = (
     "prompt_n",
     "prompt_ms",
@@ -37,6 +42,8 @@ class Reply:
     ttft_ms: float | None = None
     """first chunk that carries text, reasoning or content"""
     last_text_ms: float | None = None
+    """last chunk that carries text; at the latest the event that follows it, if the two were read
+    together"""
     wall_ms: float | None = None
     text_chunks: int = 0
     """never a count of tokens: a chunk may carry several, or none"""
@@ -48,6 +55,10 @@ class Reply:
     predicted_per_second: float | None = None
     draft_n: int | None = None
     draft_n_accepted: int | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    """as OpenAI's chat API gives them whole; None without a call"""
+    pieces: list[dict[str, Any]] | None = None
+    """the text as it was streamed, about a token a piece; only where the request has `logprobs`"""
 
     @property
     def client_per_second(self) -> float | None:
@@ -87,53 +98,46 @@ def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]
 
     A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
     """
-    return asyncio.run(_ask_all(url, bodies, timeout_s))
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
+    path = f"{url}/v1/chat/completions"
+    # llama-server reads its key from the same variable.
+    key = os.environ.get("LLAMA_API_KEY")
+    answers = stream.exchange(path, requests, timeout_s, TEXT, END, key)
+    return [_reply(answer, body) for answer, body in zip(answers, bodies, strict=True)]
 
 
-async def _ask_all(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
-    connector = aiohttp.TCPConnector(limit=0)
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        return await asyncio.gather(*(_ask_one(session, url, body, timeout_s) for body in bodies))
-
-
-async def _ask_one(
-    session: aiohttp.ClientSession, url: str, body: dict[str, Any], timeout_s: float
-) -> Reply:
-    reply = Reply()
-    body = {**body, "stream": True, "stream_options": {"include_usage": True}}
-    start = time.perf_counter()
-    try:
-        async with session.post(f"{url}/v1/chat/completions", json=body) as response:
-            if response.status != 200:
-                reply.error = f"HTTP {response.status}: {(await response.text())[:500]}"
-            else:
-                await _read_stream(reply, response, start)
-    except asyncio.TimeoutError:
-        reply.error = f"no end after {timeout_s:g} s"
-    except (aiohttp.ClientError, OSError) as error:
-        reply.error = f"connection lost: {error or type(error).__name__}"
-    except json.JSONDecodeError as error:
-        reply.error = f"not JSON: {error.doc[:200]!r}"
-    reply.wall_ms = (time.perf_counter() - start) * 1000
+def _reply(answer: stream.Answer, body: dict[str, Any]) -> Reply:
+    """What an answer says, event by event. An error the server told beats one we saw."""
+    reply = Reply(wall_ms=answer.end_ms, pieces=[] if body.get("logprobs") else None)
+    if answer.status not in (None, 200) and answer.error is None:
+        reply.error = f"HTTP {answer.status}: {answer.body.decode(errors='replace')[:500]}"
+        return reply
+    done = _take_all(reply, answer)
+    if reply.error is None and not done:
+        reply.error = answer.error or "the stream ended before it was done"
+    elif reply.error is None and (reply.predicted_per_second is None or reply.predicted_n is None):
+        reply.error = "the reply has no timings; this is not llama-server, or it is too old"
     return reply
 
 
-async def _read_stream(reply: Reply, response: aiohttp.ClientResponse, start: float) -> None:
-    done = False
-    async for line in response.content:
-        if not line.startswith(b"data: "):
-            continue
-        if line.startswith(b"data: [DONE]"):
-            done = True
-            break
-        take(reply, json.loads(line[6:]), (time.perf_counter() - start) * 1000)
-        if reply.error:
-            return
-    if not done:
-        reply.error = "the stream ended before it was done"
-    elif reply.predicted_per_second is None or reply.predicted_n is None:
-        reply.error = "the reply has no timings; this is not llama-server, or it is too old"
+def _take_all(reply: Reply, answer: stream.Answer) -> bool:
+    """Take every event up to the first error. Returns whether the stream said it is done."""
+    rest = b""
+    for arrival in answer.arrivals:
+        *lines, rest = (rest + arrival.data).split(b"\n")
+        for line in lines:
+            if not line.startswith(b"data: "):
+                continue
+            if line.startswith(b"data: [DONE]"):
+                return True
+            try:
+                take(reply, orjson.loads(line[6:]), arrival.ms)
+            except orjson.JSONDecodeError:
+                reply.error = f"not JSON: {line[6:206].decode(errors='replace')!r}"
+            if reply.error:
+                return False
+    return False
 
 
 def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
@@ -144,14 +148,43 @@ def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
     for choice in event.get("choices", []):
         delta = choice.get("delta", {})
         content, reasoning = delta.get("content") or "", delta.get("reasoning_content") or ""
-        if content or reasoning:
+        calls = delta.get("tool_calls") or []
+        if content or reasoning or calls:
             reply.text_chunks += 1
             reply.last_text_ms = now_ms
             reply.ttft_ms = now_ms if reply.ttft_ms is None else reply.ttft_ms
         reply.content += content
         reply.reasoning += reasoning
         reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
+        for call in calls:
+            _add_call(reply, call)
+        if reply.pieces is not None and (content or reasoning):
+            reply.pieces.append(_piece(content or reasoning, choice))
     timings = event.get("timings", {})
     for name in TIMINGS:
         if name in timings:
             setattr(reply, name, timings[name])
+
+
+def _add_call(reply: Reply, part: dict[str, Any]) -> None:
+    """Put a streamed part of a tool call to the call of its index: names and arguments grow."""
+    if reply.tool_calls is None:
+        reply.tool_calls = []
+    while len(reply.tool_calls) <= part["index"]:
+        reply.tool_calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
+    function = reply.tool_calls[part["index"]]["function"]
+    for key in ("name", "arguments"):
+        function[key] += part.get("function", {}).get(key) or ""
+
+
+def _piece(text: str, choice: dict[str, Any]) -> dict[str, Any]:
+    """A piece of text with its candidates, most likely first: [token id, text, log-probability].
+
+    llama-server gives no candidates for tokens it took from a draft; `top` is then None.
+    """
+    tokens = (choice.get("logprobs") or {}).get("content") or []
+    if not tokens:
+        return {"text": text, "top": None}
+    last = tokens[-1]
+    top = [[c["id"], c["token"], round(c["logprob"], 5)] for c in last["top_logprobs"]]
+    return {"text": text, "id": last["id"], "logprob": round(last["logprob"], 5), "top": top}

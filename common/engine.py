@@ -56,7 +56,8 @@ class Engine:
         origin = self.info.get("source")
         if not origin:
             return f"{self.server} given by LLAMA_SERVER (build unknown)"
-        name = "commit" if origin["kind"] == "git" else f"source release {origin['origin']}"
+        names = {"git": "commit", "local": "local tree"}
+        name = names.get(origin["kind"], f"source release {origin['origin']}")
         return f"llama.cpp {name} {origin['version']}, {self.info['backend']}"
 
 
@@ -107,7 +108,11 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
     `say` gets one line per stage, `progress` the finished and total compile steps.
     Raises RigError if no source can be had, a tool is missing or the build fails.
     """
-    fetched = _first_source(rig, say)
+    return build_from(rig, _first_source(rig, say), say, progress)
+
+
+def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress) -> Engine:
+    """Like `build`, from one source that has been fetched."""
     home = folder(rig, fetched)
     if not home.is_dir():
         check_tools(rig)
@@ -155,9 +160,9 @@ def _environment() -> dict[str, str]:
 def _compile(
     rig: Rig, origin: Source, tree: Path, say: Callable[[str], None], progress: Progress
 ) -> None:
-    version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
-    if origin.kind == "git":
-        version = []
+    version = []  # a git tree knows its own
+    if origin.kind == "release":
+        version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
     jobs = str(os.cpu_count() or 1)
     configure = ["cmake", "-S", str(origin.folder), "-B", str(tree), "-G", "Ninja"]
     say(f"compiling llama.cpp for {rig.backend} on {jobs} cores; the log is {tree / 'build.log'}")

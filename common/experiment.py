@@ -41,9 +41,14 @@ class Cell:
         requests = []
         for body in self.bodies:
             prompt = str(body["messages"][-1]["content"])
-            digest = hashlib.sha256(prompt.encode()).hexdigest()
+            data = prompt.encode()
             requests.append(
-                {"characters": len(prompt), "sha256": digest, "max_tokens": body["max_tokens"]}
+                {
+                    "characters": len(prompt),
+                    "bytes": len(data),
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "max_tokens": body["max_tokens"],
+                }
             )
         return {**self.about, "infeasible": self.infeasible, "requests": requests}
 
@@ -58,6 +63,8 @@ class Round:
     sampling: Mapping[str, Any]
     descending: bool = False
     """whether the cells are asked in reverse"""
+    only: frozenset[str] | None = None
+    """the names of the cells asked in this round; None: all"""
 
 
 @dataclass(frozen=True)
@@ -74,12 +81,20 @@ class Plan:
     """go on after a failed trial and mark it, instead of stopping"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else it was made from, such as a document's digest; a resumed run must match"""
+    attached: Mapping[str, str] = field(default_factory=dict)
+    """files (name to text) put beside the manifest: what the summary needs and it cannot hold"""
+    deaths_allowed: int | None = None
+    """stop all the same when so many servers have died; None: never, if failures are marked"""
     prompts: str | None = None
     """the prompts file it asks, where that has not the measurement's own name"""
 
     def asked(self, turn: Round) -> list[Cell]:
         """The cells of one round, in the order they are asked."""
-        cells = [cell for cell in self.cells if cell.infeasible is None]
+        cells = [
+            cell
+            for cell in self.cells
+            if cell.infeasible is None and (turn.only is None or cell.name in turn.only)
+        ]
         return cells[::-1] if turn.descending else cells
 
     def blocks(self) -> list[tuple[Round, Arm]]:
@@ -94,6 +109,9 @@ class Plan:
         return order
 
     def to_json(self) -> dict[str, Any]:
+        attached = {
+            name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.attached.items()
+        }
         return {
             "arms": {arm.name: dict(arm.changes) for arm in self.arms},
             "cells": {cell.name: cell.to_json() for cell in self.cells},
@@ -103,7 +121,7 @@ class Plan:
                 for turn in self.rounds
             },
             "quick": self.quick,
-            "inputs": dict(self.inputs),
+            "inputs": {**self.inputs, **attached},
         }
 
 
@@ -122,6 +140,7 @@ def measure(
         for line in read_lines(run.folder, JOURNAL)
         if plan.mark_failures or not line["failed"]
     }
+    deaths = 0
     starts = read_lines(run.folder, STARTS)
     first_temperature = starts[0]["temperature_c"] if starts else None
     with gpu.Telemetry(card, run.folder / TELEMETRY) as telemetry:
@@ -136,6 +155,12 @@ def measure(
                 with Server(rig.variant(arm.changes), engine, log, measuring=True) as server:
                     run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
                     todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
+                    deaths += not server.alive
+                if deaths == plan.deaths_allowed:
+                    raise RigError(
+                        f"llama-server has ended {deaths} times, last in {turn.name} of "
+                        f"{arm.name}; see {log}. Replies are kept, continue with RESUME=1"
+                    )
 
 
 def _measure_cells(

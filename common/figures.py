@@ -64,6 +64,22 @@ def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
         _save(figure, path)
 
 
+def differences(path: Path, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Per score (title, figures) the difference in points with its 95% interval; 0 is no change."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        for row, (_, score) in enumerate(rows):
+            color = PAYS if score["low"] > 0 else LOSES if score["high"] < 0 else EVEN
+            low, middle, high = (100 * score[key] for key in ("low", "difference", "high"))
+            axes.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.6)
+            axes.plot(middle, row, "D", color=color, markersize=8)
+        axes.axvline(0, color=INK, linewidth=1)
+        _rows(axes, [title for title, _ in rows])
+        axes.set_xlabel("difference of the scores, in points (diamond and bar: estimate and 95%)")
+        _save(figure, path)
+
+
 def lines(
     path: Path,
     series: Mapping[str, Sequence[tuple[float, dict[str, Any]]]],

@@ -60,7 +60,7 @@ class Wanted:
 
     @property
     def made_here(self) -> bool:
-        return self.name in (pair.TARGET_NAME, pair.DRAFTER_NAME)
+        return self.name in pair.NAMES or self.name in pair.ANSWERING_NAMES
 
     @property
     def on_hub(self) -> HubFile:
@@ -179,7 +179,7 @@ def _alone(say: Say) -> Iterator[None]:
 
 def _fetch_one(file: Wanted, say: Say, progress: Progress) -> None:
     if file.made_here:
-        _make_pair(say)
+        _make_pair(file.name in pair.ANSWERING_NAMES, say)
     elif not file.source:
         raise RigError(
             f"the {file.role} {file.path} is missing and tpu.env names no source for it "
@@ -266,10 +266,11 @@ def judgement(file: Wanted) -> str:
     return "no pin to check (make pin)"
 
 
-def _make_pair(say: Say) -> None:
-    say("making the known-answer pair")
+def _make_pair(answering: bool, say: Say) -> None:
+    say("making the known-answer pair" + (" that answers a number" if answering else ""))
+    chain = pair.make_chain(answer=pair.ANSWER if answering else None)
     with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
-        for path in pair.write_pair(Path(temporary), pair.make_chain()):
+        for path in pair.write_pair(Path(temporary), chain, answering=answering):
             path.replace(places.model_file(path.name))
 
 

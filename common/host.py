@@ -33,7 +33,8 @@ def ok(name: str, text: str) -> Check:
 def examine(rig: Rig, runner: str) -> list[Check]:
     """Every check for this rig; `runner` is host or docker."""
     checks = [_python(), _engine(rig, runner), *_files(rig)]
-    checks += _docker(rig, runner)
+    if not engine.CONTAINER.is_file():  # inside the image Docker was asked already
+        checks += _docker(rig, runner)
     checks += _card(rig)
     checks += [_disk(rig), _port(rig)]
     return checks

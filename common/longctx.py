@@ -87,6 +87,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "drift": log.drift(),
         "flags": log.flags(),
         "known_answer": log.known_answer(greedy),
+        "cells_wrong": log.cells_wrong(greedy),
         "time": log.time(),
     }
 

@@ -24,6 +24,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "Straight lines between the measured depths; the interval is where the ends of the "
         "speed-ups' intervals cross 1.",
         *page.known_answer(summary),
+        *page.cells_wrong(summary),
         *page.faults(summary),
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),

@@ -27,8 +27,25 @@ def need_mib(rig: Rig) -> float | None:
     paths = [file.path for file in files.wanted(rig)]
     if not all(path.is_file() for path in paths):
         return None
-    weights = sum(path.stat().st_size for path in paths) / 2**20
+    weights = sum(weights_mib(path, rig.backend == "cuda") for path in paths)
     return weights + kv_mib(rig, places.model_file(rig.model)) + COMPUTE_MIB
+
+
+def weights_mib(path: Path, on_card: bool) -> float:
+    """The weights of one file in MiB. Per-layer embeddings stay in the host's memory: llama.cpp
+    looks rows up there, so a card does without them."""
+    if not on_card:
+        return path.stat().st_size / 2**20
+    tensors = _reader(path).tensors
+    held = [tensor for tensor in tensors if not tensor.name.startswith("per_layer_token_embd")]
+    return sum(int(tensor.n_bytes) for tensor in held) / 2**20
+
+
+def _reader(path: Path) -> Any:
+    try:
+        return gguf.GGUFReader(path)
+    except (OSError, ValueError, IndexError) as error:
+        raise RigError(f"{path} is not a readable GGUF file: {error}; fetch it again") from None
 
 
 def kv_mib(rig: Rig, model: Path) -> float:
@@ -50,10 +67,7 @@ def _shape(
     model: Path,
 ) -> tuple[int, int, list[int], int, list[bool], dict[str, tuple[int, int]]]:
     """Layers, layers sharing KV, KV heads, window, which layers slide, and head sizes."""
-    try:
-        reader = gguf.GGUFReader(model)
-    except (OSError, ValueError, IndexError) as error:
-        raise RigError(f"{model} is not a readable GGUF file: {error}; fetch it again") from None
+    reader = _reader(model)
     arch = str(reader.fields["general.architecture"].contents())
 
     def value(name: str, default: Any) -> Any:

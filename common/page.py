@@ -102,7 +102,7 @@ def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
             "> **Acceptance was set**: SPEC_SYNTH_RATES accepts drafted tokens whatever they say, "
             "so kept and text are not the model's."
         )
-    if manifest["settings"]["MODEL"] == pair.TARGET_NAME and manifest["what"] != "cost":
+    if pair.chain_of(manifest["settings"]["MODEL"]) and manifest["what"] != "cost":
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
             "known in advance and checks the measuring; its speeds say nothing about Gemma."
@@ -132,6 +132,15 @@ def known_answer(summary: dict[str, Any]) -> list[str]:
         "model. Every figure must be equal, not close."
     )
     return ["## Known answer", table(head, rows), text]
+
+
+def cells_wrong(summary: dict[str, Any]) -> list[str]:
+    """Whether every single trial kept what the known-answer pair must keep."""
+    if summary["cells_wrong"] is None:
+        return []
+    if not summary["cells_wrong"]:
+        return ["Checked trial by trial as well: in every one, kept is exactly the known value."]
+    return [f"Cells whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
 
 
 def trust(summary: dict[str, Any]) -> list[str]:

@@ -38,6 +38,13 @@ SEED = 4
 WRONG_SHARE = 0.4
 TARGET_NAME = "known-answer-tiny-target-q4_0.gguf"
 DRAFTER_NAME = "known-answer-tiny-drafter-q4_0.gguf"
+NAMES = (TARGET_NAME, DRAFTER_NAME)
+# A second pair, whose replies end in an answer: for scores that are known in advance.
+ANSWER = 7
+ANSWERING_NAMES = (
+    "known-answer-tiny-answering-target-q4_0.gguf",
+    "known-answer-tiny-answering-drafter-q4_0.gguf",
+)
 FORMATS = {
     "q4_0": (gguf.GGMLQuantizationType.Q4_0, gguf.LlamaFileType.MOSTLY_Q4_0),
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
@@ -57,11 +64,11 @@ class Chain:
     """drafter: token -> the next token it proposes, for syllables"""
 
     def reply(self, characters: int, n_predict: int) -> list[int]:
-        """Token ids of the target's reply to a user message of so many characters."""
+        """Token ids of the target's reply to a user message of so many characters, without the end
+        of sequence."""
         last = self.tokens.index(str(characters)[-1])
-        ids = []
-        for _ in range(n_predict):
-            last = self.after[last]
+        ids: list[int] = []
+        while len(ids) < n_predict and (last := self.after[last]) != EOS:
             ids.append(last)
         return ids
 
@@ -90,8 +97,15 @@ class Drafting:
         )
 
 
-def make_chain(seed: int = SEED, wrong_share: float = WRONG_SHARE) -> Chain:
-    """The cycle of 160 syllables and the drafter's errors, from a seed."""
+def make_chain(
+    seed: int = SEED, wrong_share: float = WRONG_SHARE, answer: int | None = None
+) -> Chain:
+    """The cycle of 160 syllables and the drafter's errors, from a seed.
+
+    With an `answer` (one digit), the cycle is left after one syllable and the reply ends in
+    "####" and that digit. A message whose length ends in that digit gets an empty reply, since the
+    digit is followed by the end.
+    """
     rng = random.Random(seed)  # noqa: S311 (a test pattern, not a secret)
     consonants, endings = "bcdfghjklmnpqrstvwxz", ["a", "e", "i", "o", "u", "an", "en", "on"]
     tokens = SPECIAL + [f"<0x{byte:02X}>" for byte in range(256)]
@@ -114,6 +128,12 @@ def make_chain(seed: int = SEED, wrong_share: float = WRONG_SHARE) -> Chain:
     guess = {t: after[after[t]] if t in wrong else after[t] for t in cycle}
     for digit, entry in zip("0123456789", rng.sample(cycle, 10), strict=True):
         after[index[digit]] = entry
+    if answer is not None:
+        tokens.append("####")
+        way_out = {cycle[0]: len(tokens) - 1, len(tokens) - 1: index[str(answer)]}
+        way_out[index[str(answer)]] = EOS
+        after |= way_out
+        guess |= way_out
     return Chain(tuple(tokens), tuple(merges), after, guess)
 
 
@@ -145,10 +165,20 @@ def expect(chain: Chain, characters: int, n_predict: int, n_max: int) -> Draftin
     return Drafting(drafts, drafted, accepted, tuple(per_pos))
 
 
-def write_pair(folder: Path, chain: Chain, kind: str = "q4_0") -> tuple[Path, Path]:
+def chain_of(target_name: str) -> Chain | None:
+    """The chain that the target of this file name follows; None for any other model."""
+    if target_name == ANSWERING_NAMES[0]:
+        return make_chain(answer=ANSWER)
+    return make_chain() if target_name == TARGET_NAME else None
+
+
+def write_pair(
+    folder: Path, chain: Chain, kind: str = "q4_0", answering: bool = False
+) -> tuple[Path, Path]:
     """Write target and drafter as GGUF of `kind` (a key of FORMATS); returns both paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    target, drafter = (folder / name_of(name, kind) for name in (TARGET_NAME, DRAFTER_NAME))
+    names = ANSWERING_NAMES if answering else NAMES
+    target, drafter = (folder / name_of(name, kind) for name in names)
     _write_target(target, chain, kind)
     write_drafter(drafter, chain, kind)
     return target, drafter

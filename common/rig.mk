@@ -4,23 +4,38 @@ RIG := $(notdir $(CURDIR))
 PYTHON := $(ROOT)/.venv/bin/python
 READY := $(ROOT)/.venv/.ready
 SCRIPT = $(PYTHON) $(ROOT)/scripts
+# Where targets run: in the rig's image, or on this host. A rig with a card needs only make and Docker.
+RUNNER ?= $(if $(filter BACKEND=cuda,$(if $(BACKEND),BACKEND=$(BACKEND),$(file <tpu.env))),docker,host)
+ifeq ($(RUNNER),docker)
+READY :=
+SCRIPT = $(ROOT)/scripts/in_docker.sh $(ROOT)/scripts
+else ifneq ($(RUNNER),host)
+$(error RUNNER=$(RUNNER): expected docker or host)
+endif
+export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := accuracy identity builds tune
-.PHONY: help show engine draft model pin files repack doctor serve stop status speed longctx sweep longmixed formats cost map report $(LATER)
+LATER := builds tune
+.PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
+	formats cost map accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
+ifneq ($(READY),)
 $(READY): $(ROOT)/requirements-dev.lock
 	@$(MAKE) --no-print-directory -C $(ROOT) setup
+endif
 
 show: $(READY) ## print the llama-server line of this rig
 	@$(SCRIPT)/show.py $(RIG)
 
 engine: $(READY) ## build llama.cpp for this rig (minutes, once)
 	@$(SCRIPT)/engine.py $(RIG)
+
+image: ## build this rig's container image (minutes, once); RUNNER=docker runs every target in it
+	@$(ROOT)/scripts/image.sh $(RIG)
 
 draft: $(READY) ## bring the drafter, checked; a broken download goes on where it stopped
 	@exec $(SCRIPT)/draft.py $(RIG)
@@ -69,6 +84,16 @@ cost: $(READY) ## from which acceptance does drafting pay? random weights, no do
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)
+
+accuracy: $(READY) ## are the answers as good with the drafter? GSM8K and BFCL; RESUME=1 continues
+	@exec $(SCRIPT)/accuracy.py $(RIG)
+
+identity: $(READY) ## is the greedy text the same with the drafter? RESUME=1 continues
+	@exec $(SCRIPT)/identity.py $(RIG)
+
+rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=benchmarks/runs/...
+	@test -n "$(RUN)" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }
+	@$(SCRIPT)/rescore.py $(RUN)
 
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }

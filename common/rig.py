@@ -85,6 +85,13 @@ def _list(value: str) -> tuple[str, ...]:
     return tuple(part for part in value.split(",") if part)
 
 
+def _two(value: str) -> tuple[str, ...]:
+    parts = _list(value)
+    if len(parts) != 2:
+        raise ValueError("two arms joined by a comma, such as none,n=2")
+    return parts
+
+
 def _spec_type(value: str) -> str:
     for part in value.split(","):
         if part not in SPEC_TYPES:
@@ -183,6 +190,12 @@ class Rig:
     sweep_prompts: tuple[str, ...] = _key(_some_of("mixed", "repeat"), ("mixed", "repeat"))
     longmixed_parallel: int | None = _key(_whole(1, 256), None)
     longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
+    accuracy_arms: tuple[str, ...] = _key(_two, ())
+    """the two arms that `accuracy` compares (common/accuracy.py); empty: none and the rig itself"""
+    accuracy_parallel: int = _key(_whole(1, 256), 1)
+    """questions asked at once"""
+    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None)
+    """only the first so many questions of each test"""
     repack_hf: str | None = _key(_text, None)
     """the checkpoint that `repack` makes the drafter of"""
     repack_hf_revision: str | None = _key(_text, None)
@@ -208,7 +221,9 @@ class Rig:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        # 0.0.0.0 is where a server in a container listens, not an address to call.
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
+        return f"http://{host}:{self.port}"
 
     @property
     def needs_drafter(self) -> bool:

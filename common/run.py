@@ -168,7 +168,13 @@ def _drop_torn_lines(folder: Path) -> None:
 
 
 def harness(root: Path = ROOT) -> dict[str, Any]:
-    """The commit this project is at, and whether files differ from it."""
+    """The commit this project is at, and whether files differ from it.
+
+    The image holds no git: there the make target says both in HARNESS_COMMIT and HARNESS_DIRTY.
+    """
+    if os.environ.get("HARNESS_COMMIT"):
+        dirty = os.environ.get("HARNESS_DIRTY") == "1"
+        return {"commit": os.environ["HARNESS_COMMIT"], "dirty": dirty}
 
     def git(*arguments: str) -> str | None:
         try:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from common.rig import Rig
 
 READY_S = 900.0  # a card without a kernel image in the build compiles its kernels at first load
 STOP_S = 10.0
+LOG_LIMIT = 4 << 20  # bytes
 # What a short request asks, to see the drafter work before anything is measured.
 CHECK_TOKENS = 16
 CHECK_PROMPT = "Count from one to twenty in words."
@@ -161,6 +163,26 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def follow(self, write: Callable[[bytes], object]) -> int:
+        """Hand on the log as it grows until the process ends; returns its exit code.
+
+        Used where another program keeps the log (Docker): the file is emptied when it has grown
+        past LOG_LIMIT, so that it does not fill the container's memory.
+        """
+        assert self.process is not None
+        ended = False
+        with self.log.open("rb") as log:
+            while not ended:
+                ended = self.process.poll() is not None  # before reading: then nothing is missed
+                while chunk := log.read(1 << 16):
+                    write(chunk)
+                if log.tell() > LOG_LIMIT and not ended:
+                    os.truncate(self.log, 0)  # the server appends, so it goes on at the new end
+                    log.seek(0)
+                if not ended:
+                    time.sleep(0.2)
+        return int(self.process.returncode)
 
     @property
     def alive(self) -> bool:

@@ -1,5 +1,6 @@
 """Source: the llama.cpp source tree an engine is built from, by git or from a source release."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,13 @@ class Source:
     """Where the source comes from, before it is fetched."""
 
     kind: str
-    """git or release"""
+    """git, release, or local: a tree that was put in the place of the pinned one"""
     version: str
-    """the commit, or the release"""
+    """the commit, or the release; for a local tree the start of its digest"""
     origin: str
     """the repository, or the package"""
     sha256: str | None
-    """of the release archive; None for git, where the commit is the digest"""
+    """of the release archive or local tree; None for git, where the commit is the digest"""
 
     @property
     def folder(self) -> Path:
@@ -58,6 +59,23 @@ def fetch(source: Source) -> None:
         else:
             _unpack_release(source, Path(temporary), tree)
         tree.rename(source.folder)
+
+
+def local(tree: Path) -> Source:
+    """A tree of unknown origin, put where `Source.folder` looks. Named by what it holds."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(tree)}\0{sha256(path)}\n".encode())
+    found = Source("local", digest.hexdigest()[:12], "local", digest.hexdigest())
+    place(tree, found)
+    return found
+
+
+def place(tree: Path, source: Source) -> None:
+    """Put a tree that lies elsewhere where `source.folder` looks."""
+    source.folder.parent.mkdir(parents=True, exist_ok=True)
+    if not source.folder.exists():
+        source.folder.symlink_to(tree.resolve())
 
 
 def commit_of(source: Source) -> str | None:

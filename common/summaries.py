@@ -107,6 +107,17 @@ class Log:
                 rows.append({"arm": arm, "expected": expected, "measured": found, "equal": equal})
         return rows
 
+    def cells_wrong(self, trials: list[Trial]) -> list[str] | None:
+        """Known-answer pair: cells in which a trial's kept is not the known value. None for other
+        models."""
+        wrong = set()
+        for trial in trials:
+            rows = self.known_answer([trial])
+            if rows is None:
+                return None
+            wrong |= {trial["cell"] for row in rows if not row["equal"]}
+        return sorted(wrong)
+
     def _expected(self, trials: list[Trial], length: int) -> dict[str, Any]:
         chain = pair.make_chain()
         total = pair.Drafting(0, 0, 0, (0,) * length)

@@ -170,7 +170,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "drift": log.drift(output_speed),
         "flags": log.flags(),
         "known_answer": log.known_answer(greedy),
-        "cells_wrong": _cells_wrong(log, greedy),
+        "cells_wrong": log.cells_wrong(greedy),
         "time": log.time(),
     }
 
@@ -186,7 +186,8 @@ def _row(log: Log, trials: list[Trial], arm: str) -> dict[str, Any]:
     """One arm at one shape and number of requests."""
     own = [trial for trial in trials if trial["arm"] == arm]
     samples = [sample for trial in own for sample in trial["samples"]]
-    busy = [trial["counters"]["busy_slots"] for trial in own]
+    counted = [trial["counters"]["busy_slots"] for trial in own]
+    busy = [value for value in counted if value is not None]
     return {
         "arm": arm,
         "tokens_per_second": summaries.mean_speed(summaries.speeds(own, speed=output_speed)),
@@ -250,14 +251,3 @@ def _turn(ratios: list[dict[str, Any]], kind: str, layout: str) -> dict[str, Any
     ]
     most = max((count for count, _ in points), default=None)
     return {"kind": kind, "layout": layout, **summaries.crossing(points), "most": most}
-
-
-def _cells_wrong(log: Log, greedy: list[Trial]) -> list[str] | None:
-    """Known-answer pair: cells whose kept is not the known value. None for other models."""
-    wrong = set()
-    for trial in greedy:
-        rows = log.known_answer([trial])
-        if rows is None:
-            return None
-        wrong |= {trial["cell"] for row in rows if not row["equal"]}
-    return sorted(wrong)

@@ -30,7 +30,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "*Spread* is the worst ratio, minus 1, between repeats of the same batch. TTFT and TPOT "
         "are per request, in milliseconds, at the 50th, 90th and 99th percentile.",
         *page.known_answer(summary),
-        *_cells_wrong(summary),
+        *page.cells_wrong(summary),
         *page.faults(summary),
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
@@ -131,14 +131,6 @@ def _figures(summary: dict[str, Any], folder: Path) -> list[str]:
             figures.lines(folder / "figures" / name, series, "requests at once", doubling=True)
             found.append(f"![Speed-up of the drafter, {kind} prompts](figures/{name})")
     return found
-
-
-def _cells_wrong(summary: dict[str, Any]) -> list[str]:
-    if summary["cells_wrong"] is None:
-        return []
-    if not summary["cells_wrong"]:
-        return ["Checked batch by batch as well: in every one, kept is exactly the known value."]
-    return [f"Batches whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
 
 
 def _document(summary: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common import experiment, files, gpu, prompts, report, run, serving
+from common import experiment, files, gpu, prompts, report, run, server, serving
 from common.engine import Engine
 from common.experiment import Plan
 from common.rig import Rig
@@ -27,6 +27,8 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
     resume = flag("RESUME")
     begin = run.resume if resume else run.create
     with begin(loaded, plan.what, manifest, out) as current:
+        for name, text in plan.attached.items():
+            (current.folder / name).write_text(text, encoding="utf-8")
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
         total = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
         with tqdm(total=total, unit="trial", disable=None) as bar:
@@ -76,8 +78,24 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
         "engine": built.info,
         "engine_title": built.title,
         "image": os.environ.get("IMAGE_DIGEST"),
-        "files": files.describe(loaded),
+        "files": _files(loaded, plan),
         "card": card.describe() if card else None,
         "host": run.host(),
         "wall_s": None,
     }
+
+
+def _files(loaded: Rig, plan: Plan) -> dict[str, Any]:
+    """The rig's files, then those that only one arm uses. Raises RigError if one is missing."""
+    found = files.describe(loaded)
+    known = {file.path for file in files.wanted(loaded)}
+    for arm in plan.arms:
+        variant = loaded.variant(arm.changes)
+        server.check_files(variant)
+        own = {file.role: file.path for file in files.wanted(variant)}
+        described = files.describe(variant)
+        for role, path in own.items():
+            if path not in known:
+                known.add(path)
+                found[f"{role} of {arm.name}"] = described[role]
+    return found

@@ -2,8 +2,10 @@
 
 import json
 import shlex
+import sys
 
 from common import server, serving
+from common.engine import CONTAINER
 from common.errors import RigError
 from common.rig import Rig
 from common.server import Server
@@ -26,7 +28,10 @@ def body() -> None:
             assert running.process is not None
             serving.record(rig, running.process.pid)
             introduce(rig, running)
-            code = running.process.wait()
+            if CONTAINER.is_file():  # Docker keeps the log
+                code = running.follow(sys.stdout.buffer.write)
+            else:
+                code = running.process.wait()
             if code not in (0, -15):
                 raise running.death("llama-server has ended by itself")
     finally:

@@ -138,7 +138,7 @@ def held(length: int) -> Answer:
         start = begin(to)
         to.wfile.write(to.hub.content[start : start + length])
         to.wfile.flush()
-        to.hub.go_on.wait(60)
+        to.hub.go_on.wait(120)
         to.close_connection = True
 
     return answer

@@ -5,6 +5,12 @@ FAKE_RATE        tokens per second without drafting (default 2000)
 FAKE_SPEED_UPS   speed-up at each draft length, such as 1:1.5,2:1.2 (default 1)
 FAKE_TTFT_MS     time to the first token (default 5)
 FAKE_ACCEPT      tokens accepted in each draft, in turn, such as 1,0,2 (default 1,0)
+FAKE_REPLIES     a JSON file of replies to give instead of words: a list of objects with
+                   when       what the last message must hold (the first that fits is taken)
+                   drafting   true or false: only with, or only without a drafter
+                   deltas     what to stream, one token each, such as {"content": " one"}
+                   logprobs   for each delta its candidates: [id, text, log-probability]
+                   finish_reason   default stop
 FAKE_FAULT       one of the faults below, with a number where it says N
     exit             ends at start with an error
     old-flag         ends at start as a server that does not know a flag
@@ -26,6 +32,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -48,6 +55,8 @@ class Fake:
         self.rate = float(os.environ.get("FAKE_RATE", "2000")) * float(ups.get(str(self.length), 1))
         self.ttft = float(os.environ.get("FAKE_TTFT_MS", "5")) / 1000
         self.accept = [int(part) for part in os.environ.get("FAKE_ACCEPT", "1,0").split(",")]
+        replies = os.environ.get("FAKE_REPLIES")
+        self.replies = json.loads(Path(replies).read_text()) if replies else []
         fault, _, number = os.environ.get("FAKE_FAULT", "").partition(":")
         once = os.environ.get("FAKE_ONCE")
         if once and fault and Path(once).exists():
@@ -78,6 +87,13 @@ class Fake:
             done += kept + 1
         return chunks
 
+    def scripted(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        asked = body["messages"][-1]["content"]
+        for reply in self.replies:
+            if reply["when"] in asked and reply.get("drafting") in (None, self.length > 0):
+                return dict(reply)
+        return None
+
     async def chat(self, request: web.Request) -> web.StreamResponse:
         arrived = time.perf_counter()
         body = await request.json()
@@ -86,18 +102,26 @@ class Fake:
         if self.faults("error"):
             return web.json_response({"error": {"message": "made up"}}, status=500)
         before = (self.drafted, self.accepted)
+        script = self.scripted(body)
+        if script:
+            tokens = max(1, len(script["deltas"]))
         chunks = self.steps(tokens)
+        deltas: list[dict[str, object]] = [{"content": " word" * count} for count in chunks]
+        if script:
+            chunks, deltas = [1] * len(script["deltas"]), script["deltas"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(event({"role": "assistant", "content": None}))
         start = arrived + self.ttft
-        done, first = 0, 0.0
-        for count in chunks:
+        done, first, sent = 0, 0.0, 0.0
+        for index, (count, delta) in enumerate(zip(chunks, deltas, strict=True)):
             # a token is out when the step that made it is: the first at once, then one a tick
             await until(start + (done + count - 1) / self.rate)
-            await response.write(event({"content": " word" * count}))
+            # noted before the write: the kernel may deliver before the write returns
+            sent = time.perf_counter()
+            first = first or sent
+            await response.write(event(delta, logprobs=candidates(script, index)))
             done += count
-            first = first or time.perf_counter()
             if done > tokens // 2:
                 await self.break_down(response)
         self.predicted += tokens
@@ -110,13 +134,14 @@ class Fake:
             "predicted_per_second": self.rate,
             # what really happened, on a busy machine later than planned
             "first_ms": (first - arrived) * 1000,
-            "real_per_second": (tokens - 1) / (time.perf_counter() - first),
+            "real_per_second": (tokens - 1) / (sent - first) if sent > first else None,
         }
         if self.drafted > before[0]:
             timings["draft_n"] = self.drafted - before[0]
             timings["draft_n_accepted"] = self.accepted - before[1]
         last = {} if self.faults("no-timings") else {"timings": timings}
-        await response.write(event({}, finish_reason="length", **last))
+        reason = script.get("finish_reason", "stop") if script else "length"
+        await response.write(event({}, finish_reason=reason, **last))
         await response.write(b"data: [DONE]\n\n")
         if self.faults("die-after"):
             await response.write_eof()
@@ -140,7 +165,7 @@ class Fake:
             f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
             f"llamacpp:spec_decode_num_accepted_tokens_total {self.accepted}",
             f"llamacpp:tokens_predicted_total {self.predicted}",
-            "llamacpp:n_decode_total 10",
+            f"llamacpp:n_decode_total {self.predicted}",
             "llamacpp:n_busy_slots_per_decode 1",
             "llamacpp:prompt_tokens_total 10",
         ]
@@ -166,8 +191,24 @@ async def until(moment: float) -> None:
         await asyncio.sleep(0)
 
 
-def event(delta: dict[str, object], finish_reason: str | None = None, **more: object) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+def candidates(script: dict[str, Any] | None, index: int) -> dict[str, Any] | None:
+    """The logprobs of a delta in llama-server's form; the first candidate is the token itself."""
+    rows = script["logprobs"][index] if script and "logprobs" in script else None
+    if not rows:
+        return None
+    top = [{"id": i, "token": text, "logprob": chance} for i, text, chance in rows]
+    return {"content": [{**top[0], "top_logprobs": top}]}
+
+
+def event(
+    delta: dict[str, object],
+    finish_reason: str | None = None,
+    logprobs: dict[str, Any] | None = None,
+    **more: object,
+) -> bytes:
+    choice: dict[str, object] = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    if logprobs:
+        choice["logprobs"] = logprobs
     return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
 
 

@@ -12,16 +12,21 @@ from common.rig import ROOT
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [
-    *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files", "repack"],
-    *["speed", "longctx", "sweep", "longmixed", "formats", "cost", "map", "report"],
+    *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files", "image"],
+    *["speed", "longctx", "sweep", "longmixed", "map", "accuracy", "identity", "rescore", "report"],
+    *["repack", "formats", "cost"],
 ]
-LATER = ["accuracy", "identity", "builds", "tune"]
+LATER = ["builds", "tune"]
 
 
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
     done = subprocess.run(
-        ["make", *arguments], capture_output=True, text=True, cwd=ROOT, env={**clean, **environment}
+        ["make", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**clean, "RUNNER": "host", **environment},
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -55,10 +60,11 @@ def test_what_is_not_built_yet_says_so(target: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")
-def test_a_gpu_rig_without_a_card_says_so_before_any_download(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["host", "docker"])
+def test_a_gpu_rig_without_a_card_says_so_before_any_download(tmp_path: Path, runner: str) -> None:
     cache = str(tmp_path / "cache")
     code, out, err = make(
-        "-C", "local-llamacpp-3050oem-4b-q4_0", "speed", GEMMA_RIGS_CACHE=cache, RUNNER="host"
+        "-C", "local-llamacpp-3050oem-4b-q4_0", "speed", GEMMA_RIGS_CACHE=cache, RUNNER=runner
     )
     assert code == 2  # make's code for a recipe that failed
     assert "is for the card RTX_3050, but no NVIDIA card can be used on this host" in err

@@ -1,0 +1,75 @@
+"""Measure what the streaming client costs per chunk, beside llama-benchy and AIPerf."""
+
+import os
+from typing import Any
+
+from tqdm import tqdm
+
+from common import bench, bench_report, report, run
+from common.errors import RigError
+from common.peers import PEERS, Peer
+from scripts import cli
+
+
+def body() -> int:
+    loaded = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rounds = 1 if cli.flag("QUICK") else bench.ROUNDS
+    peers, absent = at_hand(os.environ.get("PEERS", ",".join(peer.name for peer in PEERS)))
+    manifest = {
+        "clients": [bench.OURS, *(peer.name for peer in peers)],
+        "versions": {peer.name: peer.version for peer in peers},
+        "absent": absent,
+        "streams": list(bench.STREAMS),
+        "rounds": rounds,
+        "schedule": {"chunks": bench.CHUNKS, "rate": bench.RATE, "ttft_s": bench.TTFT_S},
+        "harness": run.harness(),
+        "host": run.host(),
+    }
+    turns = [(turn, streams) for turn in range(rounds) for streams in bench.STREAMS]
+    with run.create(loaded, "bench-client", manifest) as current, bench.mock_server() as url:
+        with tqdm(total=len(turns) * (1 + len(peers)), unit="run", disable=None) as bar:
+            for turn, streams in turns:
+                for peer in (None, *peers):
+                    name = peer.name if peer else bench.OURS
+                    bar.set_description(f"{streams} streams, {name}")
+                    line = {"round": turn, "client": name, "streams": streams}
+                    current.append(run.JOURNAL, {**line, **measured(peer, url, streams)})
+                    bar.update()
+        current.finish()
+        path = report.write(current.folder)
+    cli.say(bench_report.answer(bench.summarise(current.folder)))
+    cli.say(f"report: {path}")
+    return 0
+
+
+def at_hand(names: str) -> tuple[list[Peer], dict[str, str]]:
+    """The wanted peers that can be had, installing what is missing; and why others cannot."""
+    known = {peer.name: peer for peer in PEERS}
+    found, absent = [], {}
+    for name in filter(None, names.split(",")):
+        if name not in known:
+            raise RigError(f"PEERS={names}: expected names out of {', '.join(known)}, or nothing")
+        peer = known[name]
+        try:
+            if not peer.installed:
+                cli.say(f"installing {name} {peer.version} into {peer.folder} (minutes, once)")
+                peer.install()
+            found.append(peer)
+        except RigError as error:
+            cli.say(f"left out: {error}")
+            absent[name] = str(error)
+    return found, absent
+
+
+def measured(peer: Peer | None, url: str, streams: int) -> dict[str, Any]:
+    """A journal line's figures. A peer that fails is noted; our own failure ends the run."""
+    if peer is None:
+        return {"failed": None, **bench.ours(url, streams)}
+    try:
+        return {"failed": None, **bench.theirs(peer, url, streams)}
+    except RigError as error:
+        return {"failed": str(error)}
+
+
+if __name__ == "__main__":
+    cli.main(body)

@@ -1,0 +1,123 @@
+"""Compare an engine in its container with the same engine on the host, in turns; print the ratio.
+
+Both servers run throughout; each prompt is asked of one, then of the other, and the order changes
+from round to round. Needs the image and the rig's model files in the models folder.
+"""
+
+import argparse
+import io
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+
+import docker
+import requests
+from docker.errors import DockerException
+from docker.models.containers import Container
+
+from common import client, engine, places, prompts, server, stats
+from common.errors import RigError
+from common.rig import Rig
+from common.server import Server
+from scripts import cli
+
+TOKENS = 128
+
+
+class Contained(AbstractContextManager["Contained"]):
+    """llama-server with the same flags in a container, hardened as in compose.yaml."""
+
+    def __init__(self, rig: Rig, image: str) -> None:
+        self.rig = rig.variant({"HOST": "0.0.0.0"})  # noqa: S104 (published on loopback only)
+        self.image = image
+        self.container: Container | None = None
+
+    def __enter__(self) -> "Contained":
+        line = server.command(self.rig, engine.CONTAINER, measuring=True)
+        inside = [word.replace(str(places.models()), "/models") for word in line]
+        port = str(self.rig.port)
+        self.container = docker.from_env().containers.run(
+            self.image, inside[1:], entrypoint=inside[0], detach=True, init=True, read_only=True,
+            cap_drop=["ALL"], security_opt=["no-new-privileges:true"], pids_limit=512,
+            environment={"LLAMA_ARG_LOG_VERBOSITY": "4"},  # as on the host
+            ports={f"{port}/tcp": ("127.0.0.1", self.rig.port)}, tmpfs={"/tmp": ""},  # noqa: S108
+            volumes={str(places.models()): {"bind": "/models", "mode": "ro"}},
+        )  # fmt: skip
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            try:
+                if requests.get(f"{self.rig.url}/health", timeout=5).status_code == 200:
+                    return self
+            except requests.RequestException:
+                time.sleep(0.1)
+        raise RigError("llama-server in the container was not ready within two minutes")
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if self.container is not None:
+            self.container.remove(force=True)
+
+
+def copy_engine(image: str, folder: Path) -> Path:
+    """Take the engine out of the image; returns its llama-server."""
+    container = docker.from_env().containers.create(image)
+    try:
+        chunks, _stat = container.get_archive(str(engine.CONTAINER.parent))
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            archive.extractall(folder, filter="data")
+    finally:
+        container.remove()
+    return folder / engine.CONTAINER.parent.name / engine.CONTAINER.name
+
+
+def speed(rig: Rig, body: dict[str, object]) -> float:
+    reply = client.ask(rig.url, [body], 600)[0]
+    if reply.error or reply.predicted_per_second is None:
+        raise RigError(f"{rig.url}: {reply.error}")
+    return reply.predicted_per_second
+
+
+def compare(host: Rig, contained: Rig, rounds: int, show: Callable[[str], None]) -> stats.SpeedUp:
+    on_host: dict[stats.Key, float] = {}
+    in_container: dict[stats.Key, float] = {}
+    for number in range(rounds):
+        for index, (name, text) in enumerate(prompts.load("speed").items()):
+            body = client.chat(text, TOKENS, temperature=0, seed=1)
+            turns = [(on_host, host), (in_container, contained)]
+            for found, rig in turns if (number + index) % 2 else reversed(turns):
+                found[(name, f"round {number}")] = speed(rig, body)
+        show(f"round {number + 1} of {rounds}")
+    return stats.speed_up(on_host, in_container)
+
+
+def body() -> int:
+    parser: argparse.ArgumentParser = cli.parser(__doc__)
+    parser.add_argument("image", metavar="IMAGE", help="the rig's image")
+    parser.add_argument("rounds", metavar="ROUNDS", type=int, nargs="?", default=6)
+    arguments = parser.parse_args()
+    rig = cli.load_rig(arguments.rig).variant({"SPEC_TYPE": ""})
+    other = rig.variant({"PORT": str(rig.port + 100)})
+    try:
+        with tempfile.TemporaryDirectory() as temporary:
+            program = copy_engine(arguments.image, Path(temporary))
+            log = Path(temporary) / "server.log"
+            here = engine.Engine(program, {})
+            with Server(rig, here, log, measuring=True), Contained(other, arguments.image) as there:
+                found = compare(rig, there.rig, arguments.rounds, cli.say)
+    except DockerException as error:
+        raise RigError(f"Docker: {error}") from None
+    interval = "" if found.low is None else f" (95% {found.low:.3f} to {found.high:.3f})"
+    cli.say(
+        f"container / host: {found.ratio:.3f}{interval}, decode speed, {arguments.rounds} rounds"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(body)

@@ -1,0 +1,95 @@
+"""Inside the image build: fetch llama.cpp, or compile it, as the build arguments say.
+
+Needs the standard library only, so that the compiling stage needs no Python packages.
+"""
+
+import argparse
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from common import engine, source
+from common.errors import RigError
+from common.rig import Rig
+from common.source import Source
+
+MARK = ".gemma-rigs-source.json"
+ARGUMENTS = (
+    "BACKEND",
+    "LLAMA_CPP_COMMIT",
+    "LLAMA_CPP_REPOSITORY",
+    "LLAMA_CPP_RELEASE",
+    "LLAMA_CPP_RELEASE_SHA256",
+    "CUDA_VERSION",
+    "CUDA_ARCHITECTURES",
+    "CMAKE_EXTRA",
+)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def asked() -> Rig:
+    """A rig of which only the engine matters. An empty argument means the default."""
+    given = {key: os.environ[key] for key in ARGUMENTS if os.environ.get(key)}
+    plain = Rig(folder=Path("image"), backend="cpu", model="none", port=1, ctx_size=256)
+    return plain.variant(given)
+
+
+def fetch(rig: Rig, tree: Path) -> None:
+    """Bring the pinned source to `tree`. A pinned commit has no second choice here: the image's
+    name promises it."""
+    wanted = source.wanted(rig)[0]
+    try:
+        source.fetch(wanted)
+    except RigError as error:
+        raise RigError(
+            f"{error}\nBehind a proxy that signs its own certificates give CA_BUNDLE=FILE; without "
+            "a way to the repository give LLAMA_SRC=FOLDER, or LLAMA_CPP_COMMIT= (empty) for the "
+            "pinned source release"
+        ) from None
+    shutil.move(wanted.folder, tree)
+    (tree / MARK).write_text(json.dumps(asdict(wanted)))
+
+
+def build(rig: Rig, tree: Path, target: Path) -> None:
+    """Compile `tree` and put the programs and engine.json into `target`."""
+    mark = tree / MARK
+    if mark.is_file():
+        fetched = Source(**json.loads(mark.read_text()))
+        source.place(tree, fetched)
+    else:
+        fetched = source.local(tree)
+    tenth = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal tenth
+        if done * 10 // total > tenth:
+            tenth = done * 10 // total
+            say(f"compiled {done} of {total}")
+
+    built = engine.build_from(rig, fetched, say, progress)
+    shutil.copytree(built.server.parent, target)
+    say(json.dumps(built.info, indent=2))
+
+
+def body() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("verb", choices=["fetch", "build"])
+    parser.add_argument("tree", type=Path, help="the llama.cpp source")
+    parser.add_argument("target", type=Path, nargs="?", help="build: where the programs go")
+    arguments = parser.parse_args()
+    try:
+        if arguments.verb == "fetch":
+            fetch(asked(), arguments.tree)
+        else:
+            build(asked(), arguments.tree, arguments.target)
+    except RigError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    body()

@@ -1,0 +1,24 @@
+"""Score the stored replies of an accuracy run anew, without the model."""
+
+import argparse
+from pathlib import Path
+
+from common import report, run, scores
+from common.errors import RigError
+from scripts import cli
+
+
+def body() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the directory of an accuracy run")
+    folder = parser.parse_args().run
+    what = run.read_manifest(folder)["what"]
+    if what != "accuracy":
+        raise RigError(f"{folder}: only accuracy runs have scores, this one is of kind {what}")
+    path = report.write(folder)
+    cli.say(f"scored {len(run.read_lines(folder, scores.SCORES_FILE))} replies anew: {path}")
+    cli.say(report.answer(folder))
+
+
+if __name__ == "__main__":
+    cli.main(body)

@@ -1,0 +1,205 @@
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from common.bfcl import (
+    ANSWERS,
+    QUESTIONS,
+    Question,
+    Verdict,
+    check_call,
+    check_reply,
+    function_name,
+    load,
+    tool,
+)
+from common.errors import RigError
+
+FIXTURE = Path(__file__).parent / "data" / "bfcl"
+PUBLISHED = pytest.mark.skipif(
+    not {"BFCL_DATA", "BFCL_VERDICTS"} <= set(os.environ),
+    reason="BFCL_DATA (wheel or data folder) and BFCL_VERDICTS (verdict file) name no files",
+)
+
+
+def read_verdicts(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def by_id(questions: list[Question]) -> dict[str, Question]:
+    return {question.id: question for question in questions}
+
+
+@pytest.fixture(name="questions")
+def fixture_questions() -> dict[str, Question]:
+    return by_id(load(FIXTURE, None))
+
+
+def call(name: str, arguments: object) -> dict[str, Any]:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"id": "1", "type": "function", "function": {"name": name, "arguments": written}}
+
+
+@pytest.mark.parametrize("row", read_verdicts(FIXTURE / "verdicts.jsonl"))
+def test_verdicts_of_the_fixture(row: dict[str, Any], questions: dict[str, Question]) -> None:
+    question = questions[row["id"]]
+    expected = Verdict(row["valid"], row["error_type"])
+    assert check_call(question, row["name"], row["arguments"]) == expected
+    assert check_reply(question, [call(row["name"], row["arguments"])]) == expected
+
+
+@PUBLISHED
+def test_every_published_verdict() -> None:
+    questions = by_id(load(Path(os.environ["BFCL_DATA"])))
+    assert len(questions) == 400
+    rows = read_verdicts(Path(os.environ["BFCL_VERDICTS"]))
+    assert len(rows) == 3037
+    for row in rows:
+        verdict = check_call(questions[row["id"]], row["name"], row["arguments"])
+        # For a right call BFCL's checker leaves either nothing or this placeholder.
+        placeholder = row["error_type"] == "simple_function_checker:unclear"
+        error_type = None if row["valid"] and placeholder else row["error_type"]
+        assert verdict == Verdict(row["valid"], error_type), row
+
+
+@PUBLISHED
+def test_every_published_function_becomes_a_tool() -> None:
+    for question in load(Path(os.environ["BFCL_DATA"])):
+        check_tool(question)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_function_becomes_a_tool(number: int, questions: dict[str, Question]) -> None:
+    check_tool(questions[f"simple_python_{number}"])
+
+
+def check_tool(question: Question) -> None:
+    """The tool's schema is JSON Schema, keeps every name, and has a name OpenAI allows."""
+    function = tool(question)["function"]
+    described = question.function["parameters"]
+    Draft202012Validator.check_schema(function["parameters"])
+    assert function["parameters"]["type"] == "object"
+    assert list(function["parameters"]["properties"]) == list(described["properties"])
+    assert function["parameters"]["required"] == described["required"]
+    assert function["name"].replace("_", "").isalnum()
+    assert len(function["name"]) <= 64
+    assert function_name(question, function["name"]) == question.function["name"]
+
+
+def test_tool_types_and_names(questions: dict[str, Question]) -> None:
+    till = tool(questions["simple_python_1"])
+    assert till["type"] == "function"
+    assert till["function"]["name"] == "shop_till_total"
+    assert till["function"]["description"] == "Total of a till slip."
+    prices = till["function"]["parameters"]["properties"]["prices"]
+    assert prices == {
+        "type": "array",
+        "items": {"type": "number"},
+        "description": "Prices in euros.",
+    }
+    walk = tool(questions["simple_python_2"])["function"]["parameters"]["properties"]
+    assert walk["start"]["type"] == "array"
+    assert walk["party"]["type"] == "object"
+    assert walk["party"]["properties"]["hills"] == {"type": "boolean"}
+    assert walk["stops"]["items"]["properties"] == {
+        "name": {"type": "string"},
+        "order": {"type": "integer"},
+    }
+    fit = tool(questions["simple_python_3"])["function"]["parameters"]["properties"]
+    assert fit["table"]["type"] == "string"
+    assert fit["grid"]["items"] == {"type": "array", "items": {"type": "integer"}}
+    forecast = tool(questions["simple_python_0"])["function"]["parameters"]["properties"]
+    assert forecast["metric"] == {
+        "type": "boolean",
+        "description": "Metric units.",
+        "default": True,
+    }
+    assert forecast["wind"]["enum"] == ["low", "high"]
+
+
+def test_names_map_back_only_when_offered(questions: dict[str, Question]) -> None:
+    question = questions["simple_python_1"]
+    assert function_name(question, "shop_till_total") == "shop.till.total"
+    assert function_name(question, "shop_till") == "shop_till"
+
+
+def test_parameters_named_like_schema_keywords_are_kept() -> None:
+    properties = {
+        "type": {"type": "float"},
+        "items": {"type": "tuple", "items": {"type": "any"}},
+        "optional": {"type": "dict"},
+    }
+    function = {
+        "name": "f",
+        "description": "",
+        "parameters": {"type": "dict", "properties": properties, "required": []},
+    }
+    schema = tool(Question("q", [], function, {}))["function"]["parameters"]
+    assert schema["properties"] == {
+        "type": {"type": "number"},
+        "items": {"type": "array", "items": {"type": "string"}},
+        "optional": {"type": "object"},
+    }
+
+
+def test_replies_that_hold_no_single_call(questions: dict[str, Question]) -> None:
+    question = questions["simple_python_0"]
+    good = call("weather_forecast", {"town": "St. Gallen", "days": 3})
+    assert check_reply(question, [good]).valid
+    wrong_count = Verdict(False, "simple_function_checker:wrong_count")
+    assert check_reply(question, []) == wrong_count
+    assert check_reply(question, [good, good]) == wrong_count
+    for broken in ("", "{", "[]", "null", '"town"', "[" * 100_000):
+        verdict = check_reply(question, [call("weather_forecast", broken)])
+        assert verdict == Verdict(False, "ast_decoder:decoder_failed")
+
+
+def test_a_number_too_large_for_a_float_is_wrong(questions: dict[str, Question]) -> None:
+    arguments = {"prices": [2.5, 4.0, 1.25], "tax": 10**400}
+    verdict = check_call(questions["simple_python_1"], "shop_till_total", arguments)
+    assert verdict == Verdict(False, "type_error:simple")
+
+
+def test_load_reads_the_wheel_as_it_reads_the_folder(tmp_path: Path) -> None:
+    wheel = tmp_path / "data.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in (QUESTIONS, ANSWERS):
+            archive.write(FIXTURE / name, f"bfcl_eval/data/{name}")
+    assert load(wheel, None) == load(FIXTURE, None)
+    assert [question.id for question in load(wheel, None)] == [
+        f"simple_python_{number}" for number in range(4)
+    ]
+
+
+def test_load_names_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(RigError, match="is not the one of bfcl-eval"):
+        load(FIXTURE)
+    with pytest.raises(RigError, match="expected the wheel"):
+        load(tmp_path / "absent.whl")
+    (tmp_path / "possible_answer").mkdir()
+    with pytest.raises(RigError, match="cannot read"):
+        load(tmp_path, None)
+    lines = (FIXTURE / QUESTIONS).read_text(encoding="utf-8").splitlines(keepends=True)
+    answers = (FIXTURE / ANSWERS).read_text(encoding="utf-8").splitlines(keepends=True)
+
+    def write(questions: str, accepted: str) -> None:
+        (tmp_path / QUESTIONS).write_text(questions, encoding="utf-8")
+        (tmp_path / ANSWERS).write_text(accepted, encoding="utf-8")
+
+    write(lines[0], answers[1])
+    with pytest.raises(RigError, match="do not hold the same questions"):
+        load(tmp_path, None)
+    write(lines[0].replace("integer", "whole number"), answers[0])
+    with pytest.raises(RigError, match="simple_python_0: expected one conversation"):
+        load(tmp_path, None)
+    write(lines[0].replace("weather.forecast", "weather.now"), answers[0])
+    with pytest.raises(RigError, match="simple_python_0: expected one conversation"):
+        load(tmp_path, None)
+    write("<html>", answers[0])
+    with pytest.raises(RigError, match="expected one JSON object a line"):
+        load(tmp_path, None)

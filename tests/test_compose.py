@@ -1,0 +1,244 @@
+"""compose.yaml, the Dockerfile and the scripts around them say what the rigs say."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from common import rig
+from common.rig import ROOT, Rig
+
+RIGS = sorted(folder.name for folder in rig.all_rigs())
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+BUILD = ("LLAMA_CPP_COMMIT", "LLAMA_CPP_RELEASE", "CUDA_VERSION", "CUDA_ARCHITECTURES",
+         "CMAKE_EXTRA", "LLAMA_CPP_REPOSITORY", "LLAMA_CPP_RELEASE_SHA256")  # fmt: skip
+
+
+@pytest.fixture
+def tool_folder(tmp_path: Path) -> Path:
+    """A folder first on PATH, for stand-ins of programs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def script(name: str, *arguments: str, **change: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **change}
+    command = [str(ROOT / "scripts" / name), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def loaded(name: str) -> Rig:
+    return rig.load(ROOT / name, {})
+
+
+def test_every_rig_has_one_service_and_its_files() -> None:
+    assert sorted(COMPOSE["services"]) == sorted([*RIGS, *(f"{name}-files" for name in RIGS)])
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_service_agrees_with_tpu_env(name: str) -> None:
+    service, mine = COMPOSE["services"][name], loaded(name)
+    assert service["profiles"] == [name]
+    assert service["command"] == ["serve", name]
+    assert service["ports"] == [f"127.0.0.1:${{PORT:-{mine.port}}}:${{PORT:-{mine.port}}}"]
+    assert service["environment"]["PORT"] == f"${{PORT:-{mine.port}}}"
+    image = script("image.sh", name, "name").stdout.strip()
+    assert service["image"] == f"${{IMAGE:-{image}}}"
+    assert COMPOSE["services"][f"{name}-files"]["image"] == service["image"]
+    arguments = service["build"]["args"]
+    assert arguments.pop("BACKEND") == mine.backend
+    lines = rig.read_lines(ROOT / name / "tpu.env")
+    in_file = {key: lines[key][0] for key in BUILD if key in lines}
+    assert {key: str(value) for key, value in arguments.items()} == in_file
+    assert ("deploy" in service) == (mine.backend == "cuda")
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
+def test_every_service_is_hardened(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["pids_limit"]
+    assert service["mem_limit"]
+    assert service["logging"]["options"]["max-size"] == "10m"
+    if name in RIGS:
+        assert service["volumes"][0].endswith(":/models:ro")
+        assert service["restart"] == "unless-stopped"
+        assert service["healthcheck"]["start_period"] == "15m"
+
+
+def test_gpu_rigs_reserve_one_card() -> None:
+    (device,) = COMPOSE["x-card"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+@pytest.fixture
+def recorded_build(tool_folder: Path) -> dict[str, str]:
+    """A docker that only prints its arguments, one a line."""
+    program = tool_folder / "docker"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": f"{tool_folder}:{os.environ['PATH']}"}
+
+
+def test_build_arguments_are_those_of_the_rig(recorded_build: dict[str, str]) -> None:
+    name = "local-llamacpp-1650ti-2b-q4_0"
+    said = script("image.sh", name, **recorded_build).stdout.splitlines()
+    for key in ("LLAMA_CPP_COMMIT", "CUDA_VERSION", "CUDA_ARCHITECTURES"):
+        assert f"{key}={loaded(name).settings()[key]}" in said
+    assert "BACKEND=cuda" in said
+    assert not [line for line in said if line.startswith(("CMAKE_EXTRA", "llama-src", "id=ca"))]
+
+
+def test_another_build_of_a_card_has_another_name(recorded_build: dict[str, str]) -> None:
+    """The setting for cards without tensor cores: arguments go in whole, the tag tells it apart."""
+    name = "local-llamacpp-1650ti-2b-q4_0"
+    change = {
+        "CUDA_VERSION": "12.8.1",
+        "CUDA_ARCHITECTURES": "61-virtual,80-virtual",
+        "CMAKE_EXTRA": "-DGGML_CUDA_FORCE_MMQ=ON",
+    }
+    said = script("image.sh", name, **recorded_build, **change).stdout.splitlines()
+    for key, value in change.items():
+        assert f"{key}={value}" in said
+    tag = said[said.index("--tag") + 1]
+    assert re.fullmatch(r"gemma-rigs:77c4540ce-cuda12\.8\.1-61-virtual_80-virtual-\d+", tag)
+    assert tag != script("image.sh", name, "name").stdout.strip()
+
+
+def test_replaced_stages_and_certificates(recorded_build: dict[str, str], tmp_path: Path) -> None:
+    change = {"LLAMA_SRC": str(tmp_path), "CPU_BASE": "base:1", "CA_BUNDLE": "/ca.pem"}
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    said = script("image.sh", name, **recorded_build, **change).stdout.splitlines()
+    assert f"llama-src={tmp_path}" in said
+    assert "cpu-base=docker-image://base:1" in said
+    assert "id=ca_bundle,src=/ca.pem" in said
+    assert said[said.index("--tag") + 1].endswith("-local")  # never passes for the pinned source
+
+
+def in_docker(
+    verb: str, name: str, tool_folder: Path, docker: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Call in_docker.sh with a stand-in for docker (None: none at all)."""
+    for tool in ("sh", "dirname", "basename", "sed", "grep", "tail", "tr", "printenv", "cksum"):
+        (tool_folder / tool).symlink_to(Path("/usr/bin") / tool)
+    if docker is not None:
+        (tool_folder / "docker").write_text(f"#!/bin/sh\n{docker}\n")
+        (tool_folder / "docker").chmod(0o755)
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / "scripts" / "in_docker.sh"), f"{verb}.py", name],
+        # another Docker host is named, so that this host's lack of a card does not come first
+        cwd=ROOT / name, env={"PATH": str(tool_folder), "DOCKER_CONTEXT": "there"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+GPU_RIG = "local-llamacpp-3050oem-2b-q4_0"
+NO_RUNTIME = 'case "$1" in info) echo "{\\"runc\\":{}}" ;; esac'
+
+
+@pytest.mark.parametrize(
+    ("docker", "text"),
+    [
+        (None, "Docker is not installed; install Docker Engine"),
+        ("echo permission denied while trying >&2; exit 1", "usermod -aG docker"),
+        ("echo Cannot connect to the Docker daemon >&2; exit 1", "sudo systemctl start docker"),
+        ('case "$1" in buildx) exit 1 ;; esac', "install docker-buildx-plugin"),
+        ('case "$1" in compose) exit 1 ;; esac', "docker-compose-plugin"),
+        (NO_RUNTIME, "nvidia-ctk runtime configure"),
+    ],
+)
+def test_what_the_host_lacks_is_named_with_its_fix(
+    tool_folder: Path, docker: str | None, text: str
+) -> None:
+    done = in_docker("speed", GPU_RIG, tool_folder, docker)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert done.stderr.startswith("error: ")
+
+
+def use(tree: Path, tool_folder: Path, card: str | None, *arguments: str) -> str:
+    """Call use.sh in a copy, on a host with this card; what it printed."""
+    (tree / "scripts").mkdir(exist_ok=True)
+    for name in ("scripts/use.sh", "compose.yaml"):
+        (tree / name).write_bytes((ROOT / name).read_bytes())
+    for name in RIGS:
+        (tree / name).mkdir(exist_ok=True)
+        (tree / name / "tpu.env").write_bytes((ROOT / name / "tpu.env").read_bytes())
+    if card is not None:
+        (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{card}'\n")
+        (tool_folder / "nvidia-smi").chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(tree / "scripts/use.sh"), *arguments], capture_output=True, text=True,
+        env={"PATH": f"{tool_folder}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("card", "name"),
+    [
+        ("NVIDIA GeForce RTX 3050 OEM", "local-llamacpp-3050oem-2b-q4_0"),
+        ("NVIDIA GeForce GTX 1650 Ti with Max-Q Design", "local-llamacpp-1650ti-2b-q4_0"),
+    ],
+)
+def test_use_picks_the_rig_of_the_card(
+    tmp_path: Path, tool_folder: Path, card: str, name: str
+) -> None:
+    (tmp_path / ".env").write_text("PORT=9000\nCOMPOSE_PROFILES=old\n")
+    said = use(tmp_path, tool_folder, card)
+    assert f"docker compose up now serves {name}" in said
+    assert name.replace("2b", "4b") in said  # the other rig of this card is named
+    assert (tmp_path / ".env").read_text() == f"PORT=9000\nCOMPOSE_PROFILES={name}\n"
+
+
+def test_use_without_a_fitting_card_lists_the_rigs(tmp_path: Path, tool_folder: Path) -> None:
+    said = use(tmp_path, tool_folder, "NVIDIA L4")
+    assert "no rig is for this card (NVIDIA L4)" in said
+    assert all(name in said for name in RIGS)
+    assert not (tmp_path / ".env").exists()
+    assert "is not a rig" in use(tmp_path, tool_folder, None, "no-such-rig")
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_targets_of_a_rig_with_a_card_run_in_the_image(name: str) -> None:
+    said = subprocess.run(
+        ["make", "-n", "-C", str(ROOT / name), "speed"], capture_output=True, text=True, check=True
+    ).stdout
+    assert ("in_docker.sh" in said) == (loaded(name).backend == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("tool", "files"),
+    [
+        ("hadolint", ["Dockerfile"]),
+        ("compose-lint", ["compose.yaml"]),
+        ("shellcheck", sorted(str(path) for path in (ROOT / "scripts").glob("*.sh"))),
+    ],
+)
+def test_linters_find_nothing(tool: str, files: list[str]) -> None:
+    program = Path(sys.executable).with_name(tool)
+    done = subprocess.run([str(program), *files], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compiling_needs_no_more_than_the_dockerfile_copies(tmp_path: Path) -> None:
+    """The compiling stage has these files and the standard library, nothing else."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    for folder in ("common", "scripts"):
+        (line,) = re.findall(rf"^COPY ((?:{folder}/\S+ +)+){folder}/$", text, re.MULTILINE)
+        (tmp_path / folder).mkdir()
+        for name in line.split():
+            (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-S", str(tmp_path / "scripts/image_engine.py"), "--help"],
+        env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
