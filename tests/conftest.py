@@ -18,6 +18,9 @@ from scripts import cli
 from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
+# A shell starts background jobs with Ctrl-C ignored, and their children inherit that; the tests
+# that send Ctrl-C must find it as a terminal leaves it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 Run = Callable[[Callable[[], None], Rig], tuple[int, str, str]]
