@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from functools import cache
 
 import yaml
 
@@ -20,9 +21,15 @@ def make(seed: int, characters: int) -> str:
     raise AssertionError("the sentences never end")
 
 
+@cache
+def _words() -> dict[str, list[str]]:
+    """who, did, what, where, when and why: read once, a sweep makes text hundreds of times."""
+    return dict(yaml.safe_load(prompts.path("words").read_text(encoding="utf-8")))
+
+
 def _sentences(rng: random.Random) -> Iterator[str]:
     """Sentences with spaces after them, in paragraphs, for ever."""
-    words = yaml.safe_load(prompts.path("words").read_text(encoding="utf-8"))
+    words = _words()
     while True:
         for _ in range(rng.randint(3, 7)):
             who, did, what = (

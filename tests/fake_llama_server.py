@@ -230,7 +230,7 @@ def main() -> None:
     app.router.add_get("/metrics", fake.metrics)
     app.router.add_post("/tokenize", tokenize)
     app.router.add_get("/health", health)
-    web.run_app(app, host=options.host, port=options.port, print=None)
+    web.run_app(app, host=options.host, port=options.port, print=None, shutdown_timeout=0.1)
 
 
 if __name__ == "__main__":
