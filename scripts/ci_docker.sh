@@ -39,6 +39,15 @@ END
 start_daemon() {
     docker info >/dev/null 2>&1 && return
     say "starting the daemon; its log is $state/dockerd.log"
+    # A daemon that was killed leaves its number behind, and another process may bear it now.
+    for file in /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
+        [ -f "$file" ] || continue
+        case $(ps -o stat=,comm= -p "$(cat "$file")" 2>/dev/null) in
+        Z*) rm -f "$file" ;;
+        *dockerd | *containerd) ;;
+        *) rm -f "$file" ;;
+        esac
+    done
     # Its own session, so that it outlives this script.
     setsid dockerd >"$state/dockerd.log" 2>&1 </dev/null &
     for _ in $(seq 60); do
