@@ -98,6 +98,10 @@ def lines(
                 at, low, high = zip(*band, strict=True)
                 axes.fill_between(at, low, high, color=line.get_color(), alpha=0.18)
         axes.axhline(1, color=INK, linewidth=1)
+        # A wide interval of few cells must not press the lines flat; the table has its ends.
+        shown = [up["ratio"] for points in series.values() for _, up in points]
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(bottom, min(shown) / 2), min(top, max(*shown, 1) * 2))
         if doubling:
             ticks = sorted({point for points in series.values() for point, _ in points})
             axes.set_xscale("log", base=2)
