@@ -55,22 +55,8 @@ class Converter:
 
 def prepare(rig: Rig, say: Say) -> Converter:
     """The converter for a rig: source and environment, made if need be."""
-    origin = _source(rig, say)
+    origin = source.first(rig, say)
     return Converter(origin, environment(origin, say))
-
-
-def _source(rig: Rig, say: Say) -> Source:
-    """The first pinned source that can be had."""
-    reasons = []
-    for origin in source.wanted(rig):
-        try:
-            if not origin.folder.is_dir():
-                say(f"fetching llama.cpp {origin.kind} {origin.version}")
-            source.fetch(origin)
-            return origin
-        except RigError as error:
-            reasons.append(str(error))
-    raise RigError("no llama.cpp source could be fetched:\n  " + "\n  ".join(reasons))
 
 
 def environment(origin: Source, say: Say) -> Path:

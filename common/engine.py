@@ -108,7 +108,8 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
     `say` gets one line per stage, `progress` the finished and total compile steps.
     Raises RigError if no source can be had, a tool is missing or the build fails.
     """
-    return build_from(rig, _first_source(rig, say), say, progress)
+    chosen = source.first(rig, say, lambda origin: (folder(rig, origin) / INFO).is_file())
+    return build_from(rig, chosen, say, progress)
 
 
 def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress) -> Engine:
@@ -122,22 +123,6 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
         _install(rig, fetched, tree, home)
         shutil.rmtree(tree)
     return Engine(home / "llama-server", json.loads((home / INFO).read_text()))
-
-
-def _first_source(rig: Rig, say: Callable[[str], None]) -> Source:
-    reasons = []
-    for origin in source.wanted(rig):
-        if (folder(rig, origin) / INFO).is_file():
-            return origin
-        try:
-            if not origin.folder.is_dir():
-                say(f"fetching llama.cpp {origin.kind} {origin.version}")
-            source.fetch(origin)
-            return origin
-        except RigError as error:
-            reasons.append(str(error))
-            say(f"not to be had: {error}")
-    raise RigError("no llama.cpp source could be fetched:\n  " + "\n  ".join(reasons))
 
 
 def check_tools(rig: Rig) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,6 +43,28 @@ def wanted(rig: Rig) -> list[Source]:
         return [release]
     commit = Source("git", rig.llama_cpp_commit, rig.llama_cpp_repository, None)
     return [commit, release]
+
+
+def first(
+    rig: Rig, say: Callable[[str], None], ready: Callable[[Source], bool] = lambda _source: False
+) -> Source:
+    """The first source of the rig that is `ready` or can be fetched.
+
+    Raises RigError with every reason if none can be had.
+    """
+    reasons = []
+    for origin in wanted(rig):
+        if ready(origin):
+            return origin
+        try:
+            if not origin.folder.is_dir():
+                say(f"fetching llama.cpp {origin.kind} {origin.version}")
+            fetch(origin)
+            return origin
+        except RigError as error:
+            reasons.append(str(error))
+            say(f"not to be had: {error}")
+    raise RigError("no llama.cpp source could be fetched:\n  " + "\n  ".join(reasons))
 
 
 def fetch(source: Source) -> None:
