@@ -1,0 +1,89 @@
+"""Faults on the way to the real engine: a proxy delays, stalls, cuts, or kills the server."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common import client, experiment, run
+from common.engine import Engine
+from common.experiment import Arm, Cell, Plan, Round
+from common.rig import ROOT, Rig
+from common.speed import GREEDY
+
+pytestmark = pytest.mark.engine
+
+TOKENS = 48
+AT_ONCE = 2
+CELLS = ("first", "second", "third")
+# The server's own check is its first chat request; then two requests a cell.
+IN_SECOND = 4
+
+
+@pytest.fixture
+def proxied(tmp_path: Path, real_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The real engine behind the proxy."""
+    program = tmp_path / "llama-server"
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/proxy_llama_server.py" "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PROXY_SERVER", str(real_engine.server))
+    monkeypatch.setenv("PROXY_ONCE", str(tmp_path / "spoilt"))
+    return Engine(program, {})
+
+
+def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[dict[str, Any]]:
+    """One arm, three cells of two requests each; the journal's lines."""
+    rig = rig.variant({"PARALLEL": str(AT_ONCE)})
+    cells = [
+        Cell(
+            name,
+            [{**client.chat(f"{name} {i}", TOKENS), "ignore_eos": True} for i in range(AT_ONCE)],
+        )
+        for name in CELLS
+    ]
+    plan = Plan(
+        "sweep", [Arm("drafter", {})], cells, [Round("ascending-1", "greedy", GREEDY)],
+        request_limit_s=limit_s, mark_failures=True,
+    )  # fmt: skip
+    with run.create(rig, "sweep", {"plan": plan.to_json()}, out) as current:
+        experiment.measure(plan, rig, engine, current, lambda *_: None)
+    lines = run.read_lines(out, run.JOURNAL)
+    assert [line["cell"] for line in lines] == list(CELLS)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [("stall", "no end after 5 s"), ("cut", "connection lost"), ("kill", "has ended")],
+)
+def test_a_spoilt_request_marks_its_cell_alone(
+    tiny: Rig,
+    proxied: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    word: str,
+) -> None:
+    monkeypatch.setenv("PROXY_FAULT", f"{fault}:{IN_SECOND}")
+    lines = measured(tiny, proxied, tmp_path / "run", 5)
+    assert [line["failed"] is None for line in lines] == [True, False, True]
+    assert word in lines[1]["failed"]
+    for line in (lines[0], lines[2]):
+        assert [sample["predicted_n"] for sample in line["samples"]] == [TOKENS] * AT_ONCE
+        assert all(sample["draft_n"] > 0 for sample in line["samples"])
+    starts = run.read_lines(tmp_path / "run", run.STARTS)
+    assert len(starts) == (2 if fault == "kill" else 1)
+
+
+def test_a_delayed_request_is_late_but_no_failure(
+    tiny: Rig, proxied: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXY_FAULT", f"delay:{IN_SECOND}")
+    lines = measured(tiny, proxied, tmp_path / "run")
+    assert all(line["failed"] is None for line in lines)
+    late = [[sample["ttft_ms"] > 500 for sample in line["samples"]] for line in lines]
+    assert sum(map(sum, late)) == 1
+    assert sum(late[1]) == 1
