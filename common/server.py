@@ -114,6 +114,7 @@ class Server:
         self.rig = rig
         self.log = log
         self.command = command(rig, engine.server, measuring)
+        self.environment = environment(engine.libraries)
         self.ready_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.check: client.Reply | None = None
@@ -144,7 +145,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(),
+                env=self.environment,
                 start_new_session=True,  # Ctrl-C reaches us; we stop the server in order
                 preexec_fn=_die_with_parent,
             )
@@ -255,13 +256,18 @@ def _how(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
-def environment() -> dict[str, str]:
+def environment(libraries: Path | None = None) -> dict[str, str]:
     """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
 
-    The log level is raised so that the log names the device and what was put on it.
+    The log level is raised so that the log names the device and what was put on it. An engine's
+    own `libraries` come before all others.
     """
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
-    return {**clean, "LLAMA_ARG_LOG_VERBOSITY": "4"}
+    clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
+    if libraries is not None:
+        paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
+        clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
+    return clean
 
 
 def check_port(rig: Rig) -> None:

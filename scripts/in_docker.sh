@@ -4,6 +4,7 @@
 # engine may be on another machine (DOCKER_CONTEXT, DOCKER_HOST): nothing of this folder is mounted,
 # run directories are copied in and brought home. From the environment:
 #   IMAGE=NAME         run this image as it is, instead of building the rig's own
+#   OTHER_IMAGE=NAME   the same for the other build of make builds
 #   MODELS_DIR=FOLDER  models in a folder of the Docker host instead of a volume
 #   GPU_FLAGS=...      how a container gets the card (default --gpus all; CDI: --device nvidia.com/gpu=all)
 #   CA_BUNDLE, LLAMA_SRC, CPU_BASE: see image.sh
@@ -56,18 +57,40 @@ check_docker() {
         "sudo systemctl restart docker; with CDI give GPU_FLAGS='--device nvidia.com/gpu=all'"
 }
 
-ready_image() {
-    image=$("$root/scripts/image.sh" "$rig" name)
-    if [ -n "${IMAGE:-}" ]; then
-        docker image inspect "$image" >/dev/null 2>&1 || fail "IMAGE=$image is not on the Docker host"
+ready_image() { # [other]
+    image=$("$root/scripts/image.sh" "$rig" name "$@")
+    as_it_is=${IMAGE:-}
+    if [ $# -gt 0 ]; then as_it_is=${OTHER_IMAGE:-}; fi
+    if [ -n "$as_it_is" ]; then
+        docker image inspect "$image" >/dev/null 2>&1 || fail "the image $image is not on the Docker host"
         return
     fi
     if docker image inspect "$image" >/dev/null 2>&1; then
-        "$root/scripts/image.sh" "$rig" quiet >/dev/null
+        "$root/scripts/image.sh" "$rig" quiet "$@" >/dev/null
     else
         echo "building the image $image (the first time: minutes)" >&2
-        "$root/scripts/image.sh" "$rig" >&2
+        "$root/scripts/image.sh" "$rig" build "$@" >&2
     fi
+}
+
+# The arms of make builds take turns in one container, so both engines are put into one image. Docker
+# copies from image to image, so this works on a far host too.
+ready_both() {
+    ready_image other
+    other=$image
+    ready_image
+    own=$image
+    [ "$own" != "$other" ] || fail "the other build is the rig's own; set BUILDS_CUDA_VERSION," \
+        "BUILDS_CUDA_ARCHITECTURES or BUILDS_CMAKE_EXTRA to something else"
+    image=gemma-rigs:builds-$(echo "$own $other" | cksum | cut -d ' ' -f 1)
+    # The context's own builder: another one does not see this host's images.
+    docker buildx build --builder "$(docker context show)" --load --quiet --tag "$image" \
+        --build-arg "RIG_IMAGE=$own" --build-arg "OTHER_IMAGE=$other" - \
+        <"$root/scripts/both.Dockerfile" >/dev/null
+}
+
+digest() { # KEY IMAGE: a line for the environment
+    docker image inspect --format "$1={{.Id}}" "$2"
 }
 
 # Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
@@ -126,7 +149,10 @@ create() { # CONTAINER VERB [ARGUMENT ...]
     shift
     environment=$(mktemp)
     # A bare name takes its value from here, so no token is written down.
-    { settings; harness; docker image inspect --format 'IMAGE_DIGEST={{.Id}}' "$image"; } >"$environment"
+    { settings; harness; digest IMAGE_DIGEST "$image"; } >"$environment"
+    if [ "$verb" = builds ]; then
+        { digest RIG_IMAGE_DIGEST "$own"; digest OTHER_IMAGE_DIGEST "$other"; } >>"$environment"
+    fi
     terminal=
     if [ -t 1 ]; then terminal=--tty; fi
     # shellcheck disable=SC2086 # flags, one word each
@@ -198,7 +224,7 @@ serve)
         echo "Docker can run this rig; its image is not built yet: make image RIG=$rig (minutes, once)"
         exit
     fi
-    ready_image
+    if [ "$verb" = builds ]; then ready_both; else ready_image; fi
     container=$project-$rig-$verb-$$
     trap 'docker rm --force --volumes "$container" >/dev/null 2>&1 || :' EXIT # half made
     create "$container" "$verb" "$@"

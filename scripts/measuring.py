@@ -19,9 +19,12 @@ from scripts.cli import flag, say
 from scripts.preparing import prepare
 
 
-def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
-    """Measure a plan into a run directory (new, or RESUME=1) and write its report."""
-    built = prepare(loaded)
+def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> int:
+    """Measure a plan into a run directory (new, or RESUME=1) and write its report.
+
+    built: what `prepare` gave, where it was called already.
+    """
+    built = built or prepare(loaded)
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
     resume = flag("RESUME")
@@ -77,6 +80,7 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
         "harness": run.harness(),
         "engine": built.info,
         "engine_title": built.title,
+        "engines": {arm.name: arm.engine.info for arm in plan.arms if arm.engine},
         "image": os.environ.get("IMAGE_DIGEST"),
         "files": _files(loaded, plan),
         "card": card.describe() if card else None,
