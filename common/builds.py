@@ -39,8 +39,8 @@ def check_place(rig: Rig, other: Rig) -> None:
     two_cudas = rig.backend == "cuda" and other.cuda_version != rig.cuda_version
     if two_cudas and not engine.OTHER.is_file():
         raise RigError(
-            f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has one; "
-            "RUNNER=docker make builds makes an image of each"
+            f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has "
+            "one; RUNNER=docker make builds makes an image of each"
         )
 
 

@@ -4,12 +4,11 @@ ARG RIG_IMAGE
 ARG OTHER_IMAGE
 
 FROM ${OTHER_IMAGE} AS other
-USER root
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # libcuda.so is the driver's, and comes from the host when the container runs.
-RUN cp -r /opt/llama.cpp/bin /other && mkdir /other/lib && \
-    ldd /other/llama-server | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | \
-    { grep -E '/lib(cudart|cublas|cublasLt|nccl)\.so' || true; } | xargs -r cp -L -t /other/lib
+RUN cp -r /opt/llama.cpp/bin /tmp/other && mkdir /tmp/other/lib && \
+    ldd /tmp/other/llama-server | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | \
+    { grep -E '/lib(cudart|cublas|cublasLt|nccl)\.so' || true; } | xargs -r cp -L -t /tmp/other/lib
 
 FROM ${RIG_IMAGE}
-COPY --from=other /other /opt/llama.cpp/other
+COPY --from=other /tmp/other /opt/llama.cpp/other
