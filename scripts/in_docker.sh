@@ -15,7 +15,8 @@ verb=$(basename "$1" .py)
 shift
 project=${COMPOSE_PROJECT_NAME:-gemma-rigs}
 serving=$project-$rig-serve
-inside=/opt/gemma-rigs/$rig/benchmarks/runs
+home=/opt/gemma-rigs/$rig
+inside=$home/benchmarks/runs
 runs=$root/$rig/benchmarks/runs
 
 fail() { echo "error: $*" >&2; exit 1; }
@@ -137,11 +138,26 @@ bring_home() { # CONTAINER: its new or changed run directories, owned by whoever
     docker rm --volumes "$1" >/dev/null
 }
 
+bring_pins() { # CONTAINER: the tpu.env that it wrote
+    if [ "$(cksum <"$PWD/tpu.env")" != "$before" ]; then
+        docker rm --volumes "$1" >/dev/null
+        fail "tpu.env was changed while make pin ran, so nothing was written; run it again (seconds," \
+            "the files are there)"
+    fi
+    docker cp -q "$1:$home/tpu.env" "$PWD/tpu.env.part"
+    mv "$PWD/tpu.env.part" "$PWD/tpu.env"
+}
+
 collect_left() { # from a make that was killed
     for left in $(docker ps --all --quiet --filter "label=gemma-rigs.run=$project/$rig" --filter status=exited); do
         echo "bringing home what an interrupted run left" >&2
         bring_home "$left"
     done
+}
+
+copy_in() { # FROM TO WHAT: into the container `name`, owned by its user
+    tar -C "$1" --exclude=logs --exclude=run.lock --owner=10001 --group=10001 -cf - "$3" |
+        docker cp -q - "$name:$2"
 }
 
 create() { # CONTAINER VERB [ARGUMENT ...]
@@ -159,13 +175,12 @@ create() { # CONTAINER VERB [ARGUMENT ...]
     docker create $terminal $GPU_FLAGS --name "$name" --init --label "gemma-rigs.run=$project/$rig" \
         --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$environment" \
         --volume "${MODELS_DIR:-${project}_models}:/models" --volume "${project}_kernels:/kernels" \
-        --volume "$inside" --workdir "/opt/gemma-rigs/$rig" "$image" "$@" >/dev/null
+        --volume "$inside" --workdir "$home" "$image" "$@" >/dev/null
     rm -f "$environment"
+    # An image run as it is (IMAGE) may hold an older tpu.env.
+    copy_in "$PWD" "$home" tpu.env
     # What is there already: run directories get the next free name, RESUME=1 finds its run.
-    if [ -d "$runs" ]; then
-        tar -C "$runs" --exclude=logs --exclude=run.lock --owner=10001 --group=10001 -cf - . |
-            docker cp -q - "$name:$inside"
-    fi
+    if [ -d "$runs" ]; then copy_in "$runs" "$inside" .; fi
     if [ -n "${CA_BUNDLE:-}" ]; then docker cp -q --follow-link "$CA_BUNDLE" "$name:/run/secrets/ca_bundle"; fi
 }
 
@@ -227,10 +242,11 @@ serve)
     if [ "$verb" = builds ]; then ready_both; else ready_image; fi
     container=$project-$rig-$verb-$$
     trap 'docker rm --force --volumes "$container" >/dev/null 2>&1 || :' EXIT # half made
+    before=$(cksum <"$PWD/tpu.env")
     create "$container" "$verb" "$@"
     trap - EXIT
     run "$container"
-    if [ "$verb" = pin ] && [ "$code" = 0 ]; then docker cp -q "$container:/opt/gemma-rigs/$rig/tpu.env" "$PWD"; fi
+    if [ "$verb" = pin ] && [ "$code" = 0 ]; then bring_pins "$container"; fi
     bring_home "$container"
     exit "$code"
     ;;
