@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import requests
 
-from common import client, places
+from common import client, files, places
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import Rig
@@ -92,19 +92,14 @@ def _draft_flags(rig: Rig) -> list[str]:
 
 def check_files(rig: Rig) -> None:
     """Raise RigError if a model file is missing or is not a GGUF."""
-    wanted = {"MODEL": rig.model}
-    if rig.drafts and rig.needs_drafter:
-        assert rig.spec_draft_model is not None
-        wanted["SPEC_DRAFT_MODEL"] = rig.spec_draft_model
-    for key, name in wanted.items():
-        path = places.model_file(name)
-        if not path.is_file():
-            raise RigError(f"{key}: {path} is missing; fetch it with: make draft RIG={rig.name}")
-        with path.open("rb") as file:
-            start = file.read(512)
-        if not start.startswith(b"GGUF"):
-            page = " (it looks like a web page)" if b"<" in start[:64] else ""
-            raise RigError(f"{key}: {path} is not a GGUF file{page}; delete it and fetch it again")
+    for file in files.wanted(rig):
+        where = f"{file.name_key}: {file.path}"
+        if not file.path.is_file():
+            raise RigError(f"{where} is missing; fetch it with: make draft RIG={rig.name}")
+        if not files.is_gguf(file.path):
+            raise RigError(
+                f"{where} is not a GGUF file, perhaps a saved web page; delete it, fetch it again"
+            )
 
 
 class Server:
