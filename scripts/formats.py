@@ -11,8 +11,8 @@ def body() -> int:
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     arguments = parser.parse_args()
     rig = cli.load_rig(arguments.rig)
-    preparing.prepare(rig)  # the rig's own files first: the plan notes their digests
-    return measuring.measure(rig, formats.plan(rig, cli.flag("QUICK")), arguments.out)
+    built = preparing.prepare(rig)  # the rig's own files first: the plan notes their digests
+    return measuring.measure(rig, formats.plan(rig, cli.flag("QUICK")), arguments.out, built)
 
 
 if __name__ == "__main__":

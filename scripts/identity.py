@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common import identity
-from scripts import cli, measuring
+from scripts import cli, measuring, preparing
 
 
 def body() -> int:
@@ -11,8 +11,9 @@ def body() -> int:
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     arguments = parser.parse_args()
     rig = cli.load_rig(arguments.rig)
-    plan = measuring.with_tokenizer(rig, lambda tokenizer: identity.plan(rig, tokenizer))
-    return measuring.measure(rig, plan, arguments.out)
+    built = preparing.prepare(rig)
+    plan = measuring.with_tokenizer(rig, built, lambda tokenizer: identity.plan(rig, tokenizer))
+    return measuring.measure(rig, plan, arguments.out, built)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common import sweep
-from scripts import cli, measuring
+from scripts import cli, measuring, preparing
 
 
 def body() -> int:
@@ -12,10 +12,11 @@ def body() -> int:
     arguments = parser.parse_args()
     rig = sweep.longmixed_base(cli.load_rig(arguments.rig))
     quick = cli.flag("QUICK")
+    built = preparing.prepare(rig)
     plan = measuring.with_tokenizer(
-        rig, lambda tokenizer: sweep.longmixed_plan(rig, tokenizer, quick)
+        rig, built, lambda tokenizer: sweep.longmixed_plan(rig, tokenizer, quick)
     )
-    return measuring.measure(rig, plan, arguments.out)
+    return measuring.measure(rig, plan, arguments.out, built)
 
 
 if __name__ == "__main__":

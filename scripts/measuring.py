@@ -53,9 +53,8 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
     return 0
 
 
-def with_tokenizer(loaded: Rig, make: Callable[[Tokenizer], Plan]) -> Plan:
+def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]) -> Plan:
     """Make a plan that must count tokens, with the rig's own server running meanwhile."""
-    built = prepare(loaded)
     log = serving.log_file(loaded).with_name(f"{loaded.name}-tokenizer.log")
     log.unlink(missing_ok=True)
     say("preparing prompts of exact length")

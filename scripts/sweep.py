@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common import sweep
-from scripts import cli, measuring
+from scripts import cli, measuring, preparing
 
 
 def body() -> int:
@@ -12,8 +12,11 @@ def body() -> int:
     arguments = parser.parse_args()
     rig = sweep.sweep_base(cli.load_rig(arguments.rig))
     quick = cli.flag("QUICK")
-    plan = measuring.with_tokenizer(rig, lambda tokenizer: sweep.sweep_plan(rig, tokenizer, quick))
-    return measuring.measure(rig, plan, arguments.out)
+    built = preparing.prepare(rig)
+    plan = measuring.with_tokenizer(
+        rig, built, lambda tokenizer: sweep.sweep_plan(rig, tokenizer, quick)
+    )
+    return measuring.measure(rig, plan, arguments.out, built)
 
 
 if __name__ == "__main__":
