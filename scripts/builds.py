@@ -1,17 +1,13 @@
 """Measure another build of llama.cpp beside the rig's own, and write a dated report."""
 
 import os
-from pathlib import Path
 
 from common import builds, container, gpu
 from scripts import cli, measuring, preparing
 
 
 def body() -> int:
-    parser = cli.parser(__doc__)
-    parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
-    arguments = parser.parse_args()
-    rig = cli.load_rig(arguments.rig)
+    rig, out = measuring.arguments(__doc__)
     other = rig.variant(builds.changes(rig))
     gpu.find(rig)  # nothing is compiled for a rig that cannot run
     builds.check_place(rig, other)
@@ -22,7 +18,7 @@ def body() -> int:
     digests = {build: os.environ.get(f"{build.upper()}_IMAGE_DIGEST") for build in ("rig", "other")}
     images = {build: digest for build, digest in digests.items() if digest}
     plan = builds.plan(rig, second, images, cli.flag("QUICK"))
-    return measuring.measure(rig, plan, arguments.out, own)
+    return measuring.measure(rig, plan, out, own)
 
 
 if __name__ == "__main__":

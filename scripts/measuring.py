@@ -15,8 +15,16 @@ from common.experiment import Plan
 from common.rig import Rig
 from common.server import Server
 from common.tokenizer import Tokenizer
-from scripts.cli import flag, say
+from scripts.cli import flag, load_rig, parser, say
 from scripts.preparing import prepare
+
+
+def arguments(text: str | None) -> tuple[Rig, Path | None]:
+    """The rig on the command line, and the folder for the run if one is named."""
+    line = parser(text)
+    line.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
+    found = line.parse_args()
+    return load_rig(found.rig), found.out
 
 
 def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> int:
