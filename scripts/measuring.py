@@ -55,7 +55,11 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
                 raise
         current.manifest["wall_s"] = None if resume else time.monotonic() - start
         current.finish()
-        path = report.write(current.folder)
+        try:
+            path = report.write(current.folder)
+        except BaseException:
+            say(f"all is measured; make report RUN={_short(current.folder)} makes the report")
+            raise
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
     return 0
