@@ -20,6 +20,8 @@ from common.rig import Rig
 from common.source import Source
 
 CONTAINER = Path("/opt/llama.cpp/bin/llama-server")
+OTHER = Path("/opt/llama.cpp/other/llama-server")
+"""in a container of `make builds`: the second engine (scripts/both.Dockerfile)"""
 PROGRAMS = ("llama-server", "llama-quantize", "llama-bench")
 INFO = "engine.json"
 # Only what these programs need; the web page is left out, so nothing is fetched while building.
@@ -49,6 +51,17 @@ class Engine:
     @property
     def quantize(self) -> Path:
         return self.server.with_name("llama-quantize")
+
+    @property
+    def libraries(self) -> Path | None:
+        """The CUDA libraries it was linked with, where they were brought along with it."""
+        found = self.server.with_name("lib")
+        return found if found.is_dir() else None
+
+    def is_build(self, rig: Rig) -> bool:
+        """Whether it was built with the flags and the CUDA version of the rig."""
+        cuda = rig.cuda_version if rig.backend == "cuda" else None
+        return (self.info.get("cmake"), self.info.get("cuda_version")) == (cmake_flags(rig), cuda)
 
     @property
     def title(self) -> str:
@@ -86,19 +99,24 @@ def find(rig: Rig) -> Engine:
     own = os.environ.get("LLAMA_SERVER")
     if own:
         return _foreign(Path(own))
+    if OTHER.is_file() and (other := _read(OTHER)).is_build(rig):
+        return other
     built = [folder(rig, origin) / "llama-server" for origin in source.wanted(rig)]
     for server in (CONTAINER, *built):
         if server.is_file():
-            return Engine(server, json.loads(server.with_name(INFO).read_text()))
+            return _read(server)
     raise RigError(f"no engine for {rig.name} yet; build it with: make engine RIG={rig.name}")
+
+
+def _read(server: Path) -> Engine:
+    return Engine(server, json.loads(server.with_name(INFO).read_text()))
 
 
 def _foreign(server: Path) -> Engine:
     if not (server.is_file() and os.access(server, os.X_OK)):
         raise RigError(f"LLAMA_SERVER={server} is not a program; unset it to use the built engine")
-    info = server.with_name(INFO)
-    if info.is_file():
-        return Engine(server, json.loads(info.read_text()))
+    if server.with_name(INFO).is_file():
+        return _read(server)
     return Engine(server, {"server_sha256": sha256(server), "given_by": "LLAMA_SERVER"})
 
 
@@ -122,7 +140,7 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
         _compile(rig, fetched, tree, say, progress)
         _install(rig, fetched, tree, home)
         shutil.rmtree(tree)
-    return Engine(home / "llama-server", json.loads((home / INFO).read_text()))
+    return _read(home / "llama-server")
 
 
 def check_tools(rig: Rig) -> None:

@@ -9,7 +9,6 @@ weight that the chosen type cannot hold stops the repack.
 import fnmatch
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf.constants import GGML_QUANT_VERSION, GGMLQuantizationType, LlamaFileType
 
-from common import q4_0
+from common import q4_0, slices
 from common.checkpoint import DTYPES, SourceTensor, read_into
 from common.errors import RigError
 from common.gguf_file import GgufFile, GgufWriter, Setting, Tensor, number
@@ -135,7 +134,8 @@ def repack(
     buffers = threading.local()
     with GgufWriter(out, settings, layout, base.alignment) as writer:
 
-        def slice_done(move: Move, target: Tensor, start: int) -> int:
+        def slice_done(number: int, start: int) -> int:
+            move, target = moves[number], writer.tensors[number]
             count = min(SLICE, target.size - start)
             if move.source is None:
                 writer.write(target, start, base.read(move.like, start, count))
@@ -147,18 +147,8 @@ def repack(
             writer.write(target, start, _encode(values, move, start, buffers))
             return count
 
-        with ThreadPoolExecutor(threads) as pool:
-            jobs = [
-                pool.submit(slice_done, move, target, start)
-                for move, target in zip(moves, writer.tensors, strict=True)
-                for start in range(0, target.size, SLICE)
-            ]
-            try:
-                for job in jobs:
-                    progress(job.result())
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        sizes = [target.size for target in writer.tensors]
+        slices.work(sizes, SLICE, slice_done, threads, progress)
 
 
 def _encode(

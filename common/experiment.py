@@ -23,6 +23,8 @@ class Arm:
 
     name: str
     changes: Mapping[str, str]
+    engine: Engine | None = None
+    """the llama-server it runs on; None: the rig's own"""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Plan:
 def measure(
     plan: Plan, rig: Rig, engine: Engine, run: Run, show: Callable[[int, str], None]
 ) -> None:
-    """Measure every trial that the journal does not hold yet.
+    """Measure every trial that the journal does not hold yet, on `engine` where an arm has none.
 
     `show` gets the number of trials just finished and a word on what is going on. At the first
     failed request or server raises RigError, with everything before it in the journal; or, if the
@@ -152,7 +154,8 @@ def measure(
                 temperature, cooled_s = gpu.cool_down(card, first_temperature)
                 first_temperature = first_temperature or temperature
                 log = run.logs / f"{turn.name}-{arm.name}.log".replace(" ", "_")
-                with Server(rig.variant(arm.changes), engine, log, measuring=True) as server:
+                own = arm.engine or engine
+                with Server(rig.variant(arm.changes), own, log, measuring=True) as server:
                     run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
                     todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
                     deaths += not server.alive

@@ -21,8 +21,13 @@ INK, PAYS, EVEN, LOSES = "#333333", "#2a7f62", "#8a8a8a", "#b5482f"
 COLORS = {"pays": PAYS, "even": EVEN, "loses": LOSES, "unknown": EVEN}
 
 
-def speed_up(path: Path, arms: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> None:
-    """Speed-up per arm with its 95% interval, and one dot per prompt; 1 is no drafter."""
+def speed_up(
+    path: Path,
+    arms: Sequence[dict[str, Any]],
+    cells: Sequence[dict[str, Any]],
+    over: str = "no drafter",
+) -> None:
+    """Speed-up per arm with its 95% interval, and one dot per prompt; 1 is what it is `over`."""
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(arms)), layout="constrained")
         axes = figure.subplots()
@@ -40,7 +45,7 @@ def speed_up(path: Path, arms: Sequence[dict[str, Any]], cells: Sequence[dict[st
             )  # fmt: skip
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm["arm"] for arm in arms])
-        axes.set_xlabel("speed-up over no drafter (diamond and bar: mean and 95%; dots: prompts)")
+        axes.set_xlabel(f"speed-up over {over} (diamond and bar: mean and 95%; dots: prompts)")
         _save(figure, path)
 
 

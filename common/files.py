@@ -19,6 +19,7 @@ from typing import Any
 
 from common import digest, hub, pair, places
 from common.errors import RigError
+from common.gguf_file import MAGIC
 from common.hub import HubFile, Progress, Remote
 from common.rig import Rig
 
@@ -145,7 +146,7 @@ def check(file: Wanted) -> None:
 
 def is_gguf(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"GGUF"
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def describe(rig: Rig) -> dict[str, dict[str, Any]]:

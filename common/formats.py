@@ -9,7 +9,7 @@ from common.errors import RigError
 from common.experiment import Arm, Cell, Plan, Round
 from common.rig import Rig
 from common.speed import GREEDY, QUICK_TOKENS, TOKENS, cell_rows
-from common.summaries import BASELINE, Log, Trial
+from common.summaries import BASELINE, Log, Trial, equal_replies
 
 OTHERS = ("q8_0", "bf16")
 
@@ -90,7 +90,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "draft_length": int(log.manifest["settings"]["SPEC_DRAFT_N_MAX"]),
         "arms": [_arm(log, arm, own, greedy) for arm in log.arms],
         "cells": cell_rows(log, greedy),
-        "all_equal": _all_equal(greedy, formats),
+        "all_equal": equal_replies(greedy, formats),
         "drift": log.drift(),
         "flags": log.flags(),
         "known_answer": log.known_answer(greedy),
@@ -116,16 +116,6 @@ def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
         "memory_mib": summaries.memory(
             [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
         ),
-        "equal_none": None if arm == BASELINE else _all_equal(greedy, [BASELINE, arm]),
-        "equal_own": None if arm in (BASELINE, own) else _all_equal(greedy, [own, arm]),
+        "equal_none": None if arm == BASELINE else equal_replies(greedy, [BASELINE, arm]),
+        "equal_own": None if arm in (BASELINE, own) else equal_replies(greedy, [own, arm]),
     }
-
-
-def _all_equal(greedy: list[Trial], arms: list[str]) -> dict[str, int]:
-    """Prompts and rounds that all of `arms` answered, and in how many their replies are equal."""
-    texts: dict[tuple[str, str], dict[str, str]] = {}
-    for trial in greedy:
-        place = texts.setdefault((trial["cell"], trial["round"]), {})
-        place[trial["arm"]] = trial["samples"][0]["content"]
-    sets = [{place[arm] for arm in arms} for place in texts.values() if place.keys() >= set(arms)]
-    return {"equal": sum(len(replies) == 1 for replies in sets), "of": len(sets)}

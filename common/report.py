@@ -13,6 +13,8 @@ from common import (
     accuracy_summary,
     bench,
     bench_report,
+    builds,
+    builds_report,
     cost,
     cost_report,
     formats,
@@ -44,6 +46,7 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "identity": identity.summarise,
     "formats": formats.summarise,
     "cost": cost.summarise,
+    "builds": builds.summarise,
     "bench-repack": repack_report.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
@@ -56,6 +59,7 @@ REPORTS: dict[str, ModuleType] = {
     "identity": identity_report,
     "formats": formats_report,
     "cost": cost_report,
+    "builds": builds_report,
     "bench-repack": repack_report,
 }
 

@@ -15,9 +15,9 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := builds tune
+LATER := tune
 .PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
-	formats cost map accuracy identity rescore report $(LATER)
+	formats cost builds map accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -81,6 +81,9 @@ formats: $(READY) ## is the drafter as good in exact Q4_0 as in Q8_0 and bf16? a
 
 cost: $(READY) ## from which acceptance does drafting pay? random weights, no download
 	@exec $(SCRIPT)/cost.py $(RIG)
+
+builds: $(READY) ## is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)
+	@exec $(SCRIPT)/builds.py $(RIG)
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)

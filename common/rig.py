@@ -177,6 +177,10 @@ class Rig:
     cuda_version: str | None = _key(_text, None)
     cuda_architectures: tuple[str, ...] = _key(_list, ())
     cmake_extra: tuple[str, ...] = _key(_list, ())
+    builds_cuda_version: str | None = _key(_text, None)
+    builds_cuda_architectures: tuple[str, ...] = _key(_list, ())
+    builds_cmake_extra: tuple[str, ...] = _key(_list, ())
+    """the other build that `builds` compares with the rig's own; empty: as in the rig's own"""
     speed_n_max: tuple[int, ...] = _key(_numbers, ())
     speed_spec_types: tuple[str, ...] = _key(_spec_types, ())
     """draft types that `speed` compares; + joins types that work together"""

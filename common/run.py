@@ -144,11 +144,12 @@ def resume(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = Non
 
 
 def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    """The first value that differs below `key`, by the last name on the way to it."""
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted(before.keys() | after.keys()):
             if before.get(name) != after.get(name):
-                return f"{name} was {before.get(name)!r}, is now {after.get(name)!r}"
+                return _difference(name, before, after)
     return f"{key} was {before!r}, is now {after!r}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import requests
 
-from common import client, places
+from common import client, files, places
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import Rig
@@ -92,19 +92,14 @@ def _draft_flags(rig: Rig) -> list[str]:
 
 def check_files(rig: Rig) -> None:
     """Raise RigError if a model file is missing or is not a GGUF."""
-    wanted = {"MODEL": rig.model}
-    if rig.drafts and rig.needs_drafter:
-        assert rig.spec_draft_model is not None
-        wanted["SPEC_DRAFT_MODEL"] = rig.spec_draft_model
-    for key, name in wanted.items():
-        path = places.model_file(name)
-        if not path.is_file():
-            raise RigError(f"{key}: {path} is missing; fetch it with: make draft RIG={rig.name}")
-        with path.open("rb") as file:
-            start = file.read(512)
-        if not start.startswith(b"GGUF"):
-            page = " (it looks like a web page)" if b"<" in start[:64] else ""
-            raise RigError(f"{key}: {path} is not a GGUF file{page}; delete it and fetch it again")
+    for file in files.wanted(rig):
+        where = f"{file.name_key}: {file.path}"
+        if not file.path.is_file():
+            raise RigError(f"{where} is missing; fetch it with: make draft RIG={rig.name}")
+        if not files.is_gguf(file.path):
+            raise RigError(
+                f"{where} is not a GGUF file, perhaps a saved web page; delete it, fetch it again"
+            )
 
 
 class Server:
@@ -114,6 +109,7 @@ class Server:
         self.rig = rig
         self.log = log
         self.command = command(rig, engine.server, measuring)
+        self.environment = environment(engine.libraries)
         self.ready_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.check: client.Reply | None = None
@@ -144,7 +140,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(),
+                env=self.environment,
                 start_new_session=True,  # Ctrl-C reaches us; we stop the server in order
                 preexec_fn=_die_with_parent,
             )
@@ -255,13 +251,18 @@ def _how(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
-def environment() -> dict[str, str]:
+def environment(libraries: Path | None = None) -> dict[str, str]:
     """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
 
-    The log level is raised so that the log names the device and what was put on it.
+    The log level is raised so that the log names the device and what was put on it. An engine's
+    own `libraries` come before all others.
     """
     clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
-    return {**clean, "LLAMA_ARG_LOG_VERBOSITY": "4"}
+    clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
+    if libraries is not None:
+        paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
+        clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
+    return clean
 
 
 def check_port(rig: Rig) -> None:

@@ -8,7 +8,6 @@ same bytes, however many threads there are.
 
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf.constants import GGML_QUANT_VERSION, GGMLQuantizationType, LlamaFileType
 
-from common import q4_0, q8_0
+from common import q4_0, q8_0, slices
 from common.checkpoint import layout
 from common.gguf_file import GgufWriter, Setting, Tensor, byte_count, open_gguf
 from common.names import COMPUTED
@@ -73,7 +72,7 @@ def write_gguf(
             writer.write(tensor, start, values)
             return min(SLICE, tensor.size - start)
 
-        _in_slices(tensors, write, threads, progress)
+        slices.work([t.size for t in tensors], SLICE, write, threads, progress)
 
 
 def write_safetensors(
@@ -97,7 +96,7 @@ def write_safetensors(
                 file.write(offsets[tensor.name] + 2 * start, values)
             return min(SLICE, tensor.size - start)
 
-        _in_slices(tensors, write, threads, progress)
+        slices.work([t.size for t in tensors], SLICE, write, threads, progress)
 
 
 def size_of(shape: Shape, role: str, kind: str) -> int:
@@ -215,23 +214,6 @@ def _vector(tensor: Tensor, start: int, count: int) -> npt.NDArray[np.float32]:
         # way to say so).
         values[tensor.size // 4 :] = 1e30
     return values[start : start + count]
-
-
-def _in_slices(
-    tensors: list[Tensor], write: Callable[[int, int], int], threads: int, progress: Progress
-) -> None:
-    with ThreadPoolExecutor(threads) as pool:
-        jobs = [
-            pool.submit(write, number, start)
-            for number, tensor in enumerate(tensors)
-            for start in range(0, tensor.size, SLICE)
-        ]
-        try:
-            for job in jobs:
-                progress(job.result())
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _settings(shape: Shape, role: str, file_type: LlamaFileType) -> tuple[Setting, ...]:

@@ -197,6 +197,16 @@ def kept(trials: Sequence[Trial]) -> dict[str, Any] | None:
     }
 
 
+def equal_replies(trials: Sequence[Trial], arms: Sequence[str]) -> dict[str, int]:
+    """Cells and rounds that all of `arms` answered, and in how many their replies are equal."""
+    texts: dict[tuple[str, str], dict[str, str]] = {}
+    for trial in trials:
+        place = texts.setdefault((trial["cell"], trial["round"]), {})
+        place[trial["arm"]] = trial["samples"][0]["content"]
+    sets = [{place[arm] for arm in arms} for place in texts.values() if place.keys() >= set(arms)]
+    return {"equal": sum(len(replies) == 1 for replies in sets), "of": len(sets)}
+
+
 def memory(trials: Sequence[Trial], ready: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """Largest memory in MiB, at ready and in the trials; None where it was not measured."""
     during = [trial["memory_mib"] for trial in trials if trial["memory_mib"]]

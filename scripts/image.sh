@@ -1,18 +1,26 @@
 #!/bin/sh
-# Build the image of a rig: image.sh RIG [name|quiet]. With `name` say only what it is called.
+# Build the image of a rig: image.sh RIG [name|quiet|build [other]]. With `name` say only what it is
+# called; with `other` it is the other build of `make builds` (BUILDS_... in tpu.env).
 # What is built is in the rig's tpu.env; the environment beats it. Also from the environment:
-#   IMAGE=NAME         another name for the image
+#   IMAGE=NAME         another name for the image (OTHER_IMAGE for the other build's)
 #   LLAMA_SRC=FOLDER   a llama.cpp tree instead of the pinned source
 #   CPU_BASE=IMAGE     another base for BACKEND=cpu
 #   CA_BUNDLE=FILE     certificates, for hosts behind a proxy that signs its own
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rig=$1
-mode=${2:-}
+mode=${2:-build}
+which=${3:-own}
 file=$root/$rig/tpu.env
 [ -f "$file" ] || { echo "error: $rig is not a rig: it has no tpu.env" >&2; exit 2; }
 
 setting() { # KEY: its value, from the environment or from tpu.env
+    other=
+    if [ "$which" = other ]; then other=$(given "BUILDS_$1"); fi
+    if [ -n "$other" ]; then echo "$other"; else given "$1"; fi
+}
+
+given() { # KEY
     if printenv "$1"; then return; fi
     sed -n "s/^$1=//p" "$file"
 }
@@ -27,7 +35,8 @@ fi
 extra=$(setting CMAKE_EXTRA)
 [ -z "$extra" ] || tag=$tag-$(printf %s "$extra" | cksum | cut -d ' ' -f 1)
 [ -z "${LLAMA_SRC:-}" ] || tag=$tag-local
-image=${IMAGE:-gemma-rigs:$tag}
+image=gemma-rigs:$tag
+if [ "$which" = own ]; then image=${IMAGE:-$image}; else image=${OTHER_IMAGE:-$image}; fi
 if [ "$mode" = name ]; then
     echo "$image"
     exit

@@ -4,6 +4,7 @@
 # engine may be on another machine (DOCKER_CONTEXT, DOCKER_HOST): nothing of this folder is mounted,
 # run directories are copied in and brought home. From the environment:
 #   IMAGE=NAME         run this image as it is, instead of building the rig's own
+#   OTHER_IMAGE=NAME   the same for the other build of make builds
 #   MODELS_DIR=FOLDER  models in a folder of the Docker host instead of a volume
 #   GPU_FLAGS=...      how a container gets the card (default --gpus all; CDI: --device nvidia.com/gpu=all)
 #   CA_BUNDLE, LLAMA_SRC, CPU_BASE: see image.sh
@@ -14,7 +15,8 @@ verb=$(basename "$1" .py)
 shift
 project=${COMPOSE_PROJECT_NAME:-gemma-rigs}
 serving=$project-$rig-serve
-inside=/opt/gemma-rigs/$rig/benchmarks/runs
+home=/opt/gemma-rigs/$rig
+inside=$home/benchmarks/runs
 runs=$root/$rig/benchmarks/runs
 
 fail() { echo "error: $*" >&2; exit 1; }
@@ -56,18 +58,40 @@ check_docker() {
         "sudo systemctl restart docker; with CDI give GPU_FLAGS='--device nvidia.com/gpu=all'"
 }
 
-ready_image() {
-    image=$("$root/scripts/image.sh" "$rig" name)
-    if [ -n "${IMAGE:-}" ]; then
-        docker image inspect "$image" >/dev/null 2>&1 || fail "IMAGE=$image is not on the Docker host"
+ready_image() { # [other]
+    image=$("$root/scripts/image.sh" "$rig" name "$@")
+    as_it_is=${IMAGE:-}
+    if [ $# -gt 0 ]; then as_it_is=${OTHER_IMAGE:-}; fi
+    if [ -n "$as_it_is" ]; then
+        docker image inspect "$image" >/dev/null 2>&1 || fail "the image $image is not on the Docker host"
         return
     fi
     if docker image inspect "$image" >/dev/null 2>&1; then
-        "$root/scripts/image.sh" "$rig" quiet >/dev/null
+        "$root/scripts/image.sh" "$rig" quiet "$@" >/dev/null
     else
         echo "building the image $image (the first time: minutes)" >&2
-        "$root/scripts/image.sh" "$rig" >&2
+        "$root/scripts/image.sh" "$rig" build "$@" >&2
     fi
+}
+
+# The arms of make builds take turns in one container, so both engines are put into one image. Docker
+# copies from image to image, so this works on a far host too.
+ready_both() {
+    ready_image other
+    other=$image
+    ready_image
+    own=$image
+    [ "$own" != "$other" ] || fail "the other build is the rig's own; set BUILDS_CUDA_VERSION," \
+        "BUILDS_CUDA_ARCHITECTURES or BUILDS_CMAKE_EXTRA to something else"
+    image=gemma-rigs:builds-$(echo "$own $other" | cksum | cut -d ' ' -f 1)
+    # The context's own builder: another one does not see this host's images.
+    docker buildx build --builder "$(docker context show)" --load --quiet --tag "$image" \
+        --build-arg "RIG_IMAGE=$own" --build-arg "OTHER_IMAGE=$other" - \
+        <"$root/scripts/both.Dockerfile" >/dev/null
+}
+
+digest() { # KEY IMAGE: a line for the environment
+    docker image inspect --format "$1={{.Id}}" "$2"
 }
 
 # Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
@@ -114,6 +138,16 @@ bring_home() { # CONTAINER: its new or changed run directories, owned by whoever
     docker rm --volumes "$1" >/dev/null
 }
 
+bring_pins() { # CONTAINER: the tpu.env that it wrote
+    if [ "$(cksum <"$PWD/tpu.env")" != "$before" ]; then
+        docker rm --volumes "$1" >/dev/null
+        fail "tpu.env was changed while make pin ran, so nothing was written; run it again (seconds," \
+            "the files are there)"
+    fi
+    docker cp -q "$1:$home/tpu.env" "$PWD/tpu.env.part"
+    mv "$PWD/tpu.env.part" "$PWD/tpu.env"
+}
+
 collect_left() { # from a make that was killed
     for left in $(docker ps --all --quiet --filter "label=gemma-rigs.run=$project/$rig" --filter status=exited); do
         echo "bringing home what an interrupted run left" >&2
@@ -121,25 +155,32 @@ collect_left() { # from a make that was killed
     done
 }
 
+copy_in() { # FROM TO WHAT: into the container `name`, owned by its user
+    tar -C "$1" --exclude=logs --exclude=run.lock --owner=10001 --group=10001 -cf - "$3" |
+        docker cp -q - "$name:$2"
+}
+
 create() { # CONTAINER VERB [ARGUMENT ...]
     name=$1
     shift
     environment=$(mktemp)
     # A bare name takes its value from here, so no token is written down.
-    { settings; harness; docker image inspect --format 'IMAGE_DIGEST={{.Id}}' "$image"; } >"$environment"
+    { settings; harness; digest IMAGE_DIGEST "$image"; } >"$environment"
+    if [ "$verb" = builds ]; then
+        { digest RIG_IMAGE_DIGEST "$own"; digest OTHER_IMAGE_DIGEST "$other"; } >>"$environment"
+    fi
     terminal=
     if [ -t 1 ]; then terminal=--tty; fi
     # shellcheck disable=SC2086 # flags, one word each
     docker create $terminal $GPU_FLAGS --name "$name" --init --label "gemma-rigs.run=$project/$rig" \
         --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$environment" \
         --volume "${MODELS_DIR:-${project}_models}:/models" --volume "${project}_kernels:/kernels" \
-        --volume "$inside" --workdir "/opt/gemma-rigs/$rig" "$image" "$@" >/dev/null
+        --volume "$inside" --workdir "$home" "$image" "$@" >/dev/null
     rm -f "$environment"
+    # An image run as it is (IMAGE) may hold an older tpu.env.
+    copy_in "$PWD" "$home" tpu.env
     # What is there already: run directories get the next free name, RESUME=1 finds its run.
-    if [ -d "$runs" ]; then
-        tar -C "$runs" --exclude=logs --exclude=run.lock --owner=10001 --group=10001 -cf - . |
-            docker cp -q - "$name:$inside"
-    fi
+    if [ -d "$runs" ]; then copy_in "$runs" "$inside" .; fi
     if [ -n "${CA_BUNDLE:-}" ]; then docker cp -q --follow-link "$CA_BUNDLE" "$name:/run/secrets/ca_bundle"; fi
 }
 
@@ -198,13 +239,14 @@ serve)
         echo "Docker can run this rig; its image is not built yet: make image RIG=$rig (minutes, once)"
         exit
     fi
-    ready_image
+    if [ "$verb" = builds ]; then ready_both; else ready_image; fi
     container=$project-$rig-$verb-$$
     trap 'docker rm --force --volumes "$container" >/dev/null 2>&1 || :' EXIT # half made
+    before=$(cksum <"$PWD/tpu.env")
     create "$container" "$verb" "$@"
     trap - EXIT
     run "$container"
-    if [ "$verb" = pin ] && [ "$code" = 0 ]; then docker cp -q "$container:/opt/gemma-rigs/$rig/tpu.env" "$PWD"; fi
+    if [ "$verb" = pin ] && [ "$code" = 0 ]; then bring_pins "$container"; fi
     bring_home "$container"
     exit "$code"
     ;;

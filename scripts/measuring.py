@@ -15,13 +15,24 @@ from common.experiment import Plan
 from common.rig import Rig
 from common.server import Server
 from common.tokenizer import Tokenizer
-from scripts.cli import flag, say
+from scripts.cli import flag, load_rig, parser, say
 from scripts.preparing import prepare
 
 
-def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
-    """Measure a plan into a run directory (new, or RESUME=1) and write its report."""
-    built = prepare(loaded)
+def arguments(text: str | None) -> tuple[Rig, Path | None]:
+    """The rig on the command line, and the folder for the run if one is named."""
+    line = parser(text)
+    line.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
+    found = line.parse_args()
+    return load_rig(found.rig), found.out
+
+
+def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> int:
+    """Measure a plan into a run directory (new, or RESUME=1) and write its report.
+
+    built: what `prepare` gave, where it was called already.
+    """
+    built = built or prepare(loaded)
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
     resume = flag("RESUME")
@@ -44,15 +55,18 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
                 raise
         current.manifest["wall_s"] = None if resume else time.monotonic() - start
         current.finish()
-        path = report.write(current.folder)
+        try:
+            path = report.write(current.folder)
+        except BaseException:
+            say(f"all is measured; make report RUN={_short(current.folder)} makes the report")
+            raise
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
     return 0
 
 
-def with_tokenizer(loaded: Rig, make: Callable[[Tokenizer], Plan]) -> Plan:
+def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]) -> Plan:
     """Make a plan that must count tokens, with the rig's own server running meanwhile."""
-    built = prepare(loaded)
     log = serving.log_file(loaded).with_name(f"{loaded.name}-tokenizer.log")
     log.unlink(missing_ok=True)
     say("preparing prompts of exact length")
@@ -77,6 +91,7 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
         "harness": run.harness(),
         "engine": built.info,
         "engine_title": built.title,
+        "engines": {arm.name: arm.engine.info for arm in plan.arms if arm.engine},
         "image": os.environ.get("IMAGE_DIGEST"),
         "files": _files(loaded, plan),
         "card": card.describe() if card else None,

@@ -1,17 +1,12 @@
 """Measure what each draft length is worth, and write a dated report."""
 
-from pathlib import Path
-
 from common import speed
 from scripts import cli, measuring
 
 
 def body() -> int:
-    parser = cli.parser(__doc__)
-    parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
-    arguments = parser.parse_args()
-    rig = cli.load_rig(arguments.rig)
-    return measuring.measure(rig, speed.plan(rig, cli.flag("QUICK")), arguments.out)
+    rig, out = measuring.arguments(__doc__)
+    return measuring.measure(rig, speed.plan(rig, cli.flag("QUICK")), out)
 
 
 if __name__ == "__main__":

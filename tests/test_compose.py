@@ -218,7 +218,7 @@ def test_targets_of_a_rig_with_a_card_run_in_the_image(name: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "files"),
     [
-        ("hadolint", ["Dockerfile"]),
+        ("hadolint", ["Dockerfile", "scripts/both.Dockerfile"]),
         ("compose-lint", ["compose.yaml"]),
         ("shellcheck", sorted(str(path) for path in (ROOT / "scripts").glob("*.sh"))),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from common import formats, pair, places, report
+from common import formats, pair, places, report, summaries
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
@@ -98,7 +98,7 @@ def test_unequal_replies_are_counted() -> None:
         trial("a", "y", "one"), trial("b", "y", "other"),
         trial("a", "z", "b has not answered"),
     ]  # fmt: skip
-    assert formats._all_equal(trials, ["a", "b"]) == {"equal": 1, "of": 2}
+    assert summaries.equal_replies(trials, ["a", "b"]) == {"equal": 1, "of": 2}
 
 
 @pytest.mark.engine

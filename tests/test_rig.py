@@ -1,6 +1,5 @@
-"""tpu.env: grammar, errors, and the same reading in make, docker compose, bash and Python."""
+"""tpu.env: grammar, errors, the same reading in make, bash and Python (compose: tests/docker)."""
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -37,24 +36,6 @@ def test_python_bash_and_make_read_the_same(folder: Path, tmp_path: Path) -> Non
     show = "\n".join(f"\t@printf '%s\\n' '{key}=$({key})'" for key in ours)
     makefile.write_text(f"include {path}\nall:\n{show}\n")
     assert by_line(run(["make", "-s", "-f", str(makefile)])) == ours
-
-
-@pytest.mark.parametrize("folder", RIGS, ids=NAMES)
-def test_docker_compose_reads_the_same(folder: Path, tmp_path: Path) -> None:
-    if not has_compose():
-        pytest.skip("docker compose is not installed")
-    path = folder / "tpu.env"
-    ours = {key: value for key, (value, _line) in rig.read_lines(path).items()}
-    compose = tmp_path / "compose.yaml"
-    compose.write_text(f"services: {{one: {{image: none, env_file: ['{path}']}}}}\n")
-    text = run(["docker", "compose", "-f", str(compose), "config", "--format", "json"])
-    assert json.loads(text)["services"]["one"]["environment"] == ours
-
-
-def has_compose() -> bool:
-    if shutil.which("docker") is None:
-        return False
-    return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
 
 
 def run(command: list[str]) -> str:

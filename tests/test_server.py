@@ -92,7 +92,7 @@ def test_a_web_page_saved_as_a_model(own_models: Rig, fake: Callable[..., Engine
     places.model_file(str(own_models.spec_draft_model)).write_text("<!doctype html><p>Sign in")
     text = failure(own_models, fake())
     assert "SPEC_DRAFT_MODEL:" in text
-    assert "not a GGUF file (it looks like a web page)" in text
+    assert "not a GGUF file, perhaps a saved web page" in text
 
 
 @pytest.mark.engine

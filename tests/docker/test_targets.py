@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,46 @@ def test_speed_measures_in_the_image_and_brings_the_run_home(
     (folder / "REPORT.md").write_text("lost")
     run(make(tree, "report", f"RUN=benchmarks/runs/{folder.name}"), settings)
     assert (folder / "REPORT.md").read_bytes() == report
+
+
+@pytest.fixture
+def other_image(engine: DockerClient, image: str) -> Iterator[str]:
+    """The same engine again, which says of itself that it is the other build: a true one would
+    take minutes to compile, and what is tested here is how the engines come together."""
+    name = f"{image}-other"
+    lines = [
+        f"FROM {image}",
+        "USER root",
+        'RUN sed -i \'s/"-DLLAMA_OPENSSL=OFF"/&, "-DGGML_CPU_REPACK=OFF"/\' '
+        "/opt/llama.cpp/bin/engine.json",
+        "USER 10001:10001",
+    ]
+    command = ["docker", "buildx", "build", "--load", "--tag", name, "-"]
+    subprocess.run(command, input="\n".join(lines), text=True, check=True)
+    yield name
+    engine.images.remove(name, force=True)
+
+
+def test_builds_measures_both_engines_in_one_container(
+    engine: DockerClient, image: str, other_image: str, settings: dict[str, str], tree: Path
+) -> None:
+    run(make(tree, "builds", "QUICK=1"), {**settings, "OTHER_IMAGE": other_image})
+    folder = only_run(tree)
+    manifest = read(folder / "manifest.json")
+    engine.images.remove(manifest["image"], force=True)
+    flags = {arm: info["cmake"] for arm, info in manifest["engines"].items()}
+    assert list(flags) == ["other none", "other n=2"]
+    assert all("-DGGML_CPU_REPACK=OFF" in found for found in flags.values())
+    assert "-DGGML_CPU_REPACK=OFF" not in manifest["engine"]["cmake"]
+    summary = read(folder / "summary.json")
+    ids = [engine.images.get(name).id for name in (image, other_image)]
+    assert [row["image"] for row in summary["builds"]] == ids
+    assert [row["arm"] for row in summary["known_answer"]] == ["n=2", "other n=2"]
+    assert all(row["equal"] for row in summary["known_answer"])
+    starts = [json.loads(line) for line in (folder / "starts.jsonl").read_text().splitlines()]
+    programs = {start["arm"]: start["command"][0] for start in starts}
+    assert programs["other n=2"] == "/opt/llama.cpp/other/llama-server"
+    assert programs["n=2"] == "/opt/llama.cpp/bin/llama-server"
 
 
 def test_ctrl_c_ends_the_container_and_resume_goes_on(

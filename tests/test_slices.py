@@ -1,0 +1,33 @@
+"""Slices: every value once, in order, and an error ends the work."""
+
+import pytest
+
+from common import slices
+
+
+def test_every_value_is_worked_on_once() -> None:
+    seen: list[tuple[int, int]] = []
+    told: list[int] = []
+    sizes = [5, 0, 4]
+
+    def do(number: int, start: int) -> int:
+        seen.append((number, start))
+        return min(2, sizes[number] - start)
+
+    slices.work(sizes, 2, do, 3, told.append)
+    assert sorted(seen) == [(0, 0), (0, 2), (0, 4), (2, 0), (2, 2)]
+    assert told == [2, 2, 1, 2, 2]
+
+
+def test_an_error_stops_what_has_not_begun() -> None:
+    seen: list[int] = []
+
+    def do(_number: int, start: int) -> int:
+        seen.append(start)
+        if start == 3:
+            raise ValueError("bad slice")
+        return 1
+
+    with pytest.raises(ValueError, match="bad slice"):
+        slices.work([100_000], 1, do, 1, lambda _done: None)
+    assert len(seen) < 100_000
