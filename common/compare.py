@@ -17,6 +17,7 @@ from common.summaries import BASELINE, significant
 
 SCHEMA = 1
 # Kinds whose samples can be paired cell by cell between two runs.
+SAID_FIRST = (evidence.CHANGED, evidence.KNOWN_ANSWER, evidence.QUICK)
 PAIRED = ("speed", "longctx", "sweep", "longmixed", "formats", "cost")
 
 
@@ -111,6 +112,7 @@ def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[dict[str,
             head = {
                 "rig": folder.name,
                 **{key: value for key, value in figure.items() if key != "conditions"},
+                "card": figure["conditions"]["card"],
                 "words": published.in_words(figure),
                 "conditions": published.conditions_in_words(figure),
             }
@@ -242,7 +244,10 @@ def _answer(found: dict[str, Any]) -> list[str]:
     count = f"{len(cards)} of it with a card" if cards else "none of it a card"
     said = [f"{_many(len(runs), 'finished run')} of {_many(len(rigs), 'rig')}, measured on "
             f"{_many(len(hosts), 'kind')} of hardware, {count}."]  # fmt: skip
-    said += [f"{one['rig']}: {one['answer']}" for one in runs if one["what"] == "speed"]
+    for one in runs:
+        if one["what"] == "speed":
+            known = "".join(f" ({label})" for label in one["labels"] if label in SAID_FIRST)
+            said.append(f"{one['rig']}{known}: {one['answer']}")
     for pair in pairs:
         best = next((row for row in pair["ratios"] if row["ratio"] is not None), None)
         if pair["between"] == "hardware" and best is not None:

@@ -89,19 +89,35 @@ def _speed(found: Found) -> Section | None:
         best = max((up for up in ups if not up["place"]), key=lambda up: up["value"], default=None)
         arm = best["arm"] if best else ""
         rows.append([
-            short(run["run"]), run["hardware"], _value(at(speeds, BASELINE), 1), arm,
-            _value(at(speeds, arm), 1), _up(best),
-            _value(at(figures(found, run, "kept"), arm), 3) or "absent",
-            best["verdict"] if best else "", _warn(run),
+            short(run["run"]), run["hardware"], _value(at(speeds, BASELINE), 1), arm, _up(best),
+            best["verdict"] if best else "", _up(at(ups, arm, "temperature 0.8")),
+            _value(at(figures(found, run, "kept"), arm), 3) or "absent", _warn(run),
         ])  # fmt: skip
+    rows += _quoted(found)
     if not rows:
         return None
-    head = ["run", "hardware", "no drafter, tokens/s", "best arm", "its tokens/s",
-            "speed-up (95%)", "kept", "verdict", "to know"]  # fmt: skip
-    text = ("One request at a time, greedy. The best of several arms is named, which flatters it "
-            "a little; every arm is in the figure and in compare.csv.")  # fmt: skip
+    head = ["run", "hardware", "no drafter, tokens/s", "best arm", "speed-up (95%)", "verdict",
+            "at temperature 0.8 (95%)", "kept", "to know"]  # fmt: skip
+    text = ("One request at a time, greedy unless it says otherwise. The best of several arms is "
+            "named, which flatters it a little; every arm is in the figure of compare.html and in "
+            "compare.csv.")  # fmt: skip
     return Section("Speed", text, [Table("Speed without a drafter and with the best one", head,
                                          rows)])  # fmt: skip
+
+
+def _quoted(found: Found) -> list[list[str]]:
+    """The published headline figures of each rig, as rows of the table of speeds."""
+    rows = []
+    for rig in dict.fromkeys(row["rig"] for row in found["published"]):
+        own = {row["quantity"]: row for row in found["published"]
+               if row["rig"] == rig and row["what"] == "speed"}  # fmt: skip
+        none, up = own.get("tokens_per_second"), own.get("speed_up")
+        if none and up:
+            length = own["best_draft_length"]["value"] if "best_draft_length" in own else None
+            rows.append([f"{short(rig)}, PUBLISHED", none["card"], none["words"].split()[0],
+                         f"n={length}" if length else "", f"{up['words']} (no interval)", "", "",
+                         "", f"{none['source']}; not measured here"])  # fmt: skip
+    return rows
 
 
 def _longctx(found: Found) -> Section | None:
@@ -204,12 +220,10 @@ def _formats(found: Found) -> Section | None:
 def _cost(found: Found) -> Section | None:
     rows = []
     for run in of(found, "cost"):
-        ends = figures(found, run, "break_even_acceptance")
         by_cost = figures(found, run, "break_even_by_cost")
         for row in figures(found, run, "step_cost"):
-            end = at(ends, row["arm"])
-            rows.append([short(run["run"]), run["hardware"], row["arm"], _value(row, 2),
-                         end["note"] if end else "not between the measured ones",
+            words = row["note"].removeprefix("break-even: ")
+            rows.append([short(run["run"]), run["hardware"], row["arm"], _value(row, 2), words,
                          _value(at(by_cost, row["arm"]), 2), _warn(run)])  # fmt: skip
     if not rows:
         return None
@@ -231,34 +245,52 @@ def _others(found: Found) -> Section | None:
 
 
 def _published(found: Found) -> Section | None:
-    rows = []
-    for row in found["published"]:
-        beside = row["beside"]
-        told, verdict = "not measured here", ""
-        if beside:
-            told = f"{beside['arm']}: {beside['value']:g} {beside['unit']}"
-            if beside["low"] is not None and beside["high"] is not None:
-                told += f" ({bounds(beside)})"
-            told += f", {short(beside['run'])}"
-            ratio = beside["ratio"]
-            if beside["refused"]:
-                verdict = "not the same: " + "; ".join(beside["refused"])
-            elif ratio:
-                verdict = f"{ratio['ratio']:.3f}"
-                if ratio["low"] is not None and ratio["high"] is not None:
-                    verdict += f" ({bounds(ratio)})"
-                verdict += f"; {'; '.join(beside['labels'])}"
-        rows.append([short(row["rig"]), row["title"], row["words"], row["conditions"], told,
-                     verdict])  # fmt: skip
-    if not rows:
+    """A table per rig; the columns of what was measured only where something was."""
+    tables = []
+    for rig in dict.fromkeys(row["rig"] for row in found["published"]):
+        own = [row for row in found["published"] if row["rig"] == rig]
+        any_beside = any(row["beside"] for row in own)
+        rows = [
+            [row["title"], row["words"], row["conditions"],
+             *([_beside(row["beside"]), _over(row["beside"])] if any_beside else [])]
+            for row in own
+        ]  # fmt: skip
+        head = ["figure", "published", "published under"]
+        if any_beside:
+            head += ["measured here", "measured / published"]
+        said = "published" if any_beside else "published; nothing of it measured here"
+        tables.append(Table(f"{rig}, {own[0]['card']}: {said}", head, rows))
+    if not tables:
         return None
-    head = ["rig", "figure", "published", "published under", "measured here",
-            "measured / published"]  # fmt: skip
     source = "; ".join(dict.fromkeys(row["source"] for row in found["published"]))
     text = (f"Quoted, not measured here: {source}. A ratio stands only where card, engine, "
             "settings and draft length are equal and the figure does not depend on prompts of the "
             "study's own.")  # fmt: skip
-    return Section("Published beside measured", text, [Table("Published figures", head, rows)])
+    return Section("Published beside measured", text, tables)
+
+
+def _beside(beside: Row | None) -> str:
+    if beside is None:
+        return "not measured here"
+    told = f"{beside['arm']}: {beside['value']:g} {beside['unit']}"
+    if beside["low"] is not None and beside["high"] is not None:
+        told += f" ({bounds(beside)})"
+    return f"{told}, {short(beside['run'])}"
+
+
+def _over(beside: Row | None) -> str:
+    """Measured over published, or why that would mean nothing."""
+    if beside is None:
+        return ""
+    if beside["refused"]:
+        return "not the same: " + "; ".join(beside["refused"])
+    ratio = beside["ratio"]
+    if ratio is None:
+        return "no ratio of such figures"
+    told = f"{ratio['ratio']:.3f}"
+    if ratio["low"] is not None and ratio["high"] is not None:
+        told += f" ({bounds(ratio)})"
+    return "; ".join([told, *beside["labels"]])
 
 
 def _ratios(found: Found) -> Section | None:

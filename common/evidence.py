@@ -15,6 +15,8 @@ from common.errors import RigError
 from common.rig import ROOT
 
 CHANGED = "changed after measuring: summary.json is not what the journal gives"
+QUICK = "quick: a look, not a result"
+KNOWN_ANSWER = equality.KNOWN_ANSWER
 Speeds = Mapping[stats.Key, float]
 
 
@@ -67,7 +69,7 @@ class Evidence:
         """What a reader must know beside any of its figures."""
         found = [CHANGED] if self.changed else []
         if self.quick:
-            found.append("quick: a look, not a result")
+            found.append(QUICK)
         harness = self.manifest["harness"]
         if harness["dirty"] is not False:
             found.append("measured with changed code" if harness["dirty"] else
@@ -78,7 +80,7 @@ class Evidence:
         elif settings.get("SPEC_SYNTH_RATES"):
             found.append("acceptance was set by hand")
         if self.what != "cost" and pair.chain_of(settings.get("MODEL", "")):
-            found.append("known-answer pair: its speeds say nothing about Gemma")
+            found.append(KNOWN_ANSWER)
         change = (self.summary.get("drift") or {}).get("change")
         if change is not None and abs(change) > equality.DRIFT_SAID:
             found.append(f"drift {change:+.1%}")

@@ -178,7 +178,7 @@ def _cost(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None
         yield _up(arm["speed_up"], arm["arm"])
     for row in summary["break_even"]:
         arm, note = f"n={row['draft_length']}", cost_report.in_words(row)
-        yield _row("step_cost", "x", arm, row["step_cost"])
+        yield _row("step_cost", "x", arm, row["step_cost"], note=f"break-even: {note}")
         yield _row("break_even_acceptance", "share", arm, row["at"], low=row["low"],
                    high=row["high"], note=note)  # fmt: skip
         yield _row("break_even_by_cost", "share", arm, row["by_cost"])
