@@ -199,7 +199,10 @@ def with_published(manifest: Manifest, arm: str, figure: Mapping[str, Any]) -> D
     else:
         _card(found, known, card)
     info = manifest.get("engine") or {}
-    commit = (info.get("source") or {}).get("commit") or ""
+    source = info.get("source") or {}
+    commit = source.get("commit") or (
+        source.get("version", "") if source.get("kind") == "git" else ""
+    )
     if not commit.startswith(known["engine_commit"]):
         found.refuse.append(f"engine: {engine(manifest)}, not commit {known['engine_commit']}")
     if info.get("cuda_version") and not str(info["cuda_version"]).startswith(known["cuda"]):
