@@ -1,7 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-docker test-converter lint format doctor report engine image use
-.PHONY: bench-client bench-repack
+.PHONY: bench-client bench-repack compare
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
@@ -66,6 +66,9 @@ doctor: $(READY) ## say what this host has and lacks for RIG
 report: $(READY) ## make a report again: RUN=RIG/benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
 	@$(PYTHON) scripts/report.py $(RUN)
+
+compare: $(READY) ## all rigs' runs on one page, with published figures: RUNS="DIR DIR ..." OUT=DIR
+	@$(PYTHON) scripts/compare.py $(RUNS) $(if $(OUT),--out $(OUT))
 
 bench-client: $(READY) ## what the streaming client costs, beside its peers (minutes; PEERS= for none, QUICK=1)
 	@$(PYTHON) scripts/bench_client.py $(RIG)

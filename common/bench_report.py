@@ -42,7 +42,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any]) -> str:
+def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> str:
     """The answer in one sentence."""
     if summary["broken"]:
         return "The client does not keep its limits: " + "; ".join(summary["broken"]) + "."

@@ -189,7 +189,7 @@ def harness(root: Path = ROOT) -> dict[str, Any]:
     commit = git("rev-parse", "HEAD")
     # Results are no part of the harness: a run directory does not make the tree dirty.
     # All files, since git names a new folder only as a whole, which the pattern would not match.
-    changes = git("status", "--porcelain", "-uall", "--", ".", ":(exclude,glob)*/benchmarks/**")
+    changes = git("status", "--porcelain", "-uall", "--", ".", ":(exclude,glob)**/benchmarks/**")
     return {"commit": commit, "dirty": None if commit is None else bool(changes)}
 
 

@@ -106,7 +106,7 @@ settings() {
 harness() {
     commit=$(git -C "$root" rev-parse HEAD 2>/dev/null) || return 0
     dirty=0
-    [ -z "$(git -C "$root" status --porcelain -uall -- . ':(exclude,glob)*/benchmarks/**')" ] || dirty=1
+    [ -z "$(git -C "$root" status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**')" ] || dirty=1
     echo "HARNESS_COMMIT=$commit"
     echo "HARNESS_DIRTY=$dirty"
 }

@@ -121,9 +121,10 @@ def test_a_run_directory_does_not_make_the_harness_dirty(tmp_path: Path) -> None
     (tmp_path / "rig" / "tpu.env").write_text("PORT=1\n")
     git("add", ".")
     git("commit", "--quiet", "-m", "one")
-    result = tmp_path / "rig" / "benchmarks" / "runs" / "today" / "REPORT.md"
-    result.parent.mkdir(parents=True)
-    result.write_text("new")
+    for place in ("rig/benchmarks/runs/today/REPORT.md", "benchmarks/compare/COMPARE.md"):
+        result = tmp_path / place
+        result.parent.mkdir(parents=True)
+        result.write_text("new")
     assert run.harness(tmp_path)["dirty"] is False
     (tmp_path / "rig" / "new.env").write_text("PORT=2\n")
     assert run.harness(tmp_path)["dirty"] is True

@@ -1,0 +1,25 @@
+"""Compare runs: rigs and measurements side by side, published figures, ratios between cards."""
+
+import argparse
+from pathlib import Path
+
+from common import compare, compare_page, evidence
+from common.rig import ROOT
+from scripts import cli
+
+
+def body() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    help_runs = "run directories, also from elsewhere; none: all finished ones here"
+    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help=help_runs)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "compare")
+    chosen = parser.parse_args()
+    found = compare.compare(chosen.runs or evidence.finished())
+    for said in found["answer"]:
+        cli.say(said)
+    for path in compare_page.write(found, chosen.out):
+        cli.say(str(path))
+
+
+if __name__ == "__main__":
+    cli.main(body)
