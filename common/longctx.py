@@ -120,4 +120,9 @@ def _gone(rows: list[dict[str, Any]], arm: str) -> dict[str, Any]:
         if row["arm"] == arm and row["speed_up"]
     ]
     deepest = max((depth for depth, _ in points), default=None)
-    return {"arm": arm, **summaries.crossing(points), "deepest": deepest}
+    return {
+        "arm": arm,
+        **summaries.crossing(points),
+        "pays_to": summaries.pays_to(points),
+        "deepest": deepest,
+    }

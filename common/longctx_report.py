@@ -56,10 +56,14 @@ def in_words(gone: dict[str, Any]) -> str:
     if gone["deepest"] is None:
         return "not measured"
     deepest = f"{gone['deepest']:,.0f} tokens"
-    if gone["why"] == "holds":
-        return f"still a gain at {deepest}, the deepest measured"
     if gone["why"] == "never":
         return f"no gain at any depth to {deepest}"
+    if gone["pays_to"] is None:
+        return f"no clear gain at any depth to {deepest}"
+    if gone["why"] == "holds":
+        if gone["pays_to"] == gone["deepest"]:
+            return f"still a gain at {deepest}, the deepest measured"
+        return f"a clear gain to {gone['pays_to']:,.0f} tokens, none that is sure at {deepest}"
     low = "0" if gone["low"] is None else f"{gone['low']:,.0f}"
     high = f"beyond {deepest}" if gone["high"] is None else f"{gone['high']:,.0f}"
     return f"gone at about {gone['at']:,.0f} tokens (95%: {low} to {high})"

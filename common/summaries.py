@@ -233,6 +233,11 @@ def crossing(points: Sequence[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
     return found
 
 
+def pays_to(points: Sequence[tuple[float, dict[str, Any]]]) -> float | None:
+    """The last x at which the whole 95% interval lies above 1; None if it does so nowhere."""
+    return max((x for x, up in points if up["low"] is not None and up["low"] > 1), default=None)
+
+
 def largest(values: Sequence[float | None]) -> float | None:
     return significant(max((value for value in values if value is not None), default=None))
 

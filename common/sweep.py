@@ -250,4 +250,10 @@ def _turn(ratios: list[dict[str, Any]], kind: str, layout: str) -> dict[str, Any
         if row["kind"] == kind and row["drafter"][layout]
     ]
     most = max((count for count, _ in points), default=None)
-    return {"kind": kind, "layout": layout, **summaries.crossing(points), "most": most}
+    return {
+        "kind": kind,
+        "layout": layout,
+        **summaries.crossing(points),
+        "pays_to": summaries.pays_to(points),
+        "most": most,
+    }

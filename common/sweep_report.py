@@ -63,10 +63,14 @@ def in_words(turn: dict[str, Any]) -> str:
     if turn["most"] is None:
         return "not measured"
     most = f"{turn['most']:.0f} at once"
-    if turn["why"] == "holds":
-        return f"the drafter still gains at {most}, the most measured"
     if turn["why"] == "never":
         return f"the drafter gains at no number of requests to {most}"
+    if turn["pays_to"] is None:
+        return f"no clear gain at any number of requests to {most}"
+    if turn["why"] == "holds":
+        if turn["pays_to"] == turn["most"]:
+            return f"the drafter still gains at {most}, the most measured"
+        return f"a clear gain to {turn['pays_to']:.0f} at once, none that is sure at {most}"
     low = "1" if turn["low"] is None else f"{turn['low']:.1f}"
     high = f"beyond {most}" if turn["high"] is None else f"{turn['high']:.1f}"
     return f"the gain is gone at about {turn['at']:.1f} at once (95%: {low} to {high})"

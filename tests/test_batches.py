@@ -14,7 +14,16 @@ from typing import Any
 import psutil
 import pytest
 
-from common import experiment, report, run, stats, summaries, sweep
+from common import (
+    experiment,
+    longctx_report,
+    report,
+    run,
+    stats,
+    summaries,
+    sweep,
+    sweep_report,
+)
 from common import map as rig_map
 from common.engine import Engine
 from common.errors import RigError
@@ -198,7 +207,26 @@ def test_where_a_gain_is_gone() -> None:
     found = summaries.crossing([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))])
     assert found["low"] < found["at"] < found["high"]
     assert summaries.crossing([(0, up(0.8))])["why"] == "never"
+    assert summaries.pays_to([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))]) == 0
+    assert summaries.pays_to([(0, up(1.05))]) is None
     assert summaries.crossing([(0, up(1.8))])["why"] == "holds"
+
+
+def test_a_gain_is_not_told_where_the_interval_reaches_1() -> None:
+    gone = {"at": None, "low": None, "high": None, "why": "holds", "deepest": 8192, "most": 8}
+    told = {
+        pays_to: longctx_report.in_words({**gone, "pays_to": pays_to})
+        for pays_to in (None, 2048, 8192)
+    }
+    assert told == {
+        None: "no clear gain at any depth to 8,192 tokens",
+        2048: "a clear gain to 2,048 tokens, none that is sure at 8,192 tokens",
+        8192: "still a gain at 8,192 tokens, the deepest measured",
+    }
+    assert "no clear gain" in sweep_report.in_words(
+        {**gone, "at": 7.9, "why": None, "pays_to": None}
+    )
+    assert "to 2 at once, none" in sweep_report.in_words({**gone, "pays_to": 2})
 
 
 def test_there_is_one_measuring_loop() -> None:
