@@ -27,6 +27,8 @@ from common import (
     speed_report,
     sweep,
     sweep_report,
+    tune_report,
+    tune_summary,
 )
 from common.errors import RigError
 
@@ -44,6 +46,7 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "identity": identity.summarise,
     "formats": formats.summarise,
     "cost": cost.summarise,
+    "tune": tune_summary.summarise,
     "bench-repack": repack_report.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
@@ -56,6 +59,7 @@ REPORTS: dict[str, ModuleType] = {
     "identity": identity_report,
     "formats": formats_report,
     "cost": cost_report,
+    "tune": tune_report,
     "bench-repack": repack_report,
 }
 

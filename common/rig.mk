@@ -15,9 +15,9 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := builds tune
+LATER := builds
 .PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
-	formats cost map accuracy identity rescore report $(LATER)
+	formats cost tune map accuracy identity rescore report $(LATER)
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -81,6 +81,9 @@ formats: $(READY) ## is the drafter as good in exact Q4_0 as in Q8_0 and bf16? a
 
 cost: $(READY) ## from which acceptance does drafting pay? random weights, no download
 	@exec $(SCRIPT)/cost.py $(RIG)
+
+tune: $(READY) ## find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env
+	@exec $(SCRIPT)/tune.py $(RIG)
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)

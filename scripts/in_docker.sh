@@ -73,7 +73,7 @@ ready_image() {
 # Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
 settings() {
     keys=$(sed -n 's/^    \([a-z0-9_]*\): .* = _key(.*/\1/p' "$root/common/rig.py" | tr '[:lower:]' '[:upper:]')
-    for key in $keys QUICK RESUME HF_TOKEN HF_ENDPOINT; do
+    for key in $keys QUICK RESUME APPLY RUN HF_TOKEN HF_ENDPOINT; do
         if printenv "$key" >/dev/null; then echo "$key"; fi
     done
 }
@@ -204,7 +204,8 @@ serve)
     create "$container" "$verb" "$@"
     trap - EXIT
     run "$container"
-    if [ "$verb" = pin ] && [ "$code" = 0 ]; then docker cp -q "$container:/opt/gemma-rigs/$rig/tpu.env" "$PWD"; fi
+    if { [ "$verb" = pin ] || [ "$verb${APPLY:-}" = tune1 ]; } && [ "$code" = 0 ]; then
+        docker cp -q "$container:/opt/gemma-rigs/$rig/tpu.env" "$PWD"; fi
     bring_home "$container"
     exit "$code"
     ;;

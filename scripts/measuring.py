@@ -21,6 +21,12 @@ from scripts.preparing import prepare
 
 def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
     """Measure a plan into a run directory (new, or RESUME=1) and write its report."""
+    measure_into(loaded, plan, out)
+    return 0
+
+
+def measure_into(loaded: Rig, plan: Plan, out: Path | None) -> Path:
+    """The same; returns the run directory."""
     built = prepare(loaded)
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
@@ -30,7 +36,8 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
         for name, text in plan.attached.items():
             (current.folder / name).write_text(text, encoding="utf-8")
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
-        total = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
+        known = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
+        total = plan.at_most or known
         with tqdm(total=total, unit="trial", disable=None) as bar:
 
             def show(finished: int, what: str) -> None:
@@ -47,7 +54,7 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
         path = report.write(current.folder)
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
-    return 0
+    return path.parent
 
 
 def with_tokenizer(loaded: Rig, make: Callable[[Tokenizer], Plan]) -> Plan:

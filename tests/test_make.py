@@ -14,9 +14,9 @@ RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [
     *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files", "image"],
     *["speed", "longctx", "sweep", "longmixed", "map", "accuracy", "identity", "rescore", "report"],
-    *["repack", "formats", "cost"],
+    *["repack", "formats", "cost", "tune"],
 ]
-LATER = ["builds", "tune"]
+LATER = ["builds"]
 
 
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
