@@ -17,7 +17,7 @@ OWN_TEXT = 400  # characters before which each of many requests stands
 ROOM = 700  # tokens that each of many requests needs: its text, its task, its reply
 # Prompts before each decision, and rounds and prompts of the confirmation.
 LOOKS, PER_LOOK = 3, 4
-ROUNDS, PER_ROUND = 6, 2
+ROUNDS, PER_ROUND = 8, 2
 QUICK_TOKENS, QUICK_DOCUMENT_TOKENS = 48, 500
 QUICK_LOOKS, QUICK_PER_LOOK = 2, 3
 QUICK_ROUNDS, QUICK_PER_ROUND = 3, 1

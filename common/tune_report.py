@@ -106,13 +106,13 @@ def _changes(summary: dict[str, Any]) -> list[str]:
 def _workload(summary: dict[str, Any]) -> str:
     what = WORKLOADS[summary["workload"]].format(slots=summary["slots"])
     return (
-        f"The workload is {what}. Speed is all output tokens over the time from sending to the "
-        "last reply's end, reading the prompt included; greedy, replies of exact length. One "
-        "lever after the other, each on top of the best so far, which runs again beside its "
-        "options. An arm is dropped as soon as its 95% interval over prompts rules it out: "
-        "against the fastest, or, if the best so far is still in, where it cannot be worth 1% "
-        "more. What is left at the end is judged by its mean; less than 1% is no reason to "
-        "change."
+        f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
+        "of the last reply, reading the prompt included; greedy, replies of exact length. One lever "
+        "after the other, each on top of the best so far, which runs again beside its options. A "
+        "setting is dropped as soon as its 95% interval over prompts rules it out: against the "
+        "fastest, or, while the best so far is still in, where it cannot be worth 1% more. Of what "
+        "is left the fastest wins; to change the best so far it must be 1% faster by its mean, and "
+        "no more than 1% slower by its interval."
     )
 
 
@@ -220,14 +220,15 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
 
 def _effort(summary: dict[str, Any]) -> str:
     found = summary["effort"]
-    grid = f"{found['grid_settings']} settings, {found['grid_trials']} trials"
+    grid = f"{found['grid_settings']} settings in {found['grid_trials']} trials"
     if found["grid_seconds"] is not None:
         grid += f", about {_minutes(found['grid_seconds'])} at the same pace"
     return (
         f"{found['trials']} trials in {_minutes(found['seconds'])}, of which "
-        f"{found['choosing_trials']} in {_minutes(found['choosing_seconds'])} to choose. Without "
-        f"dropping anything choosing would have taken {found['undropped_trials']} trials; the "
-        f"full grid, every option with every other, {grid}."
+        f"{found['choosing_trials']} in {_minutes(found['choosing_seconds'])} to choose. The full "
+        "grid, every option with every other, asked every choosing prompt and then confirmed alike: "
+        f"{grid}. The same levers without dropping anything: {found['undropped_trials']} trials to "
+        "choose."
     )
 
 

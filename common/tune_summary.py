@@ -167,13 +167,13 @@ def recommendation(workload: str, course: Course) -> dict[str, Any]:
 
 
 def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
-    """Trials and seconds spent, beside those of the full grid.
+    """Trials and seconds spent, beside those of the full grid, confirmed in the same way.
 
     The grid's seconds are its trials times what a trial took while choosing, starts included.
     """
     prompts = sum(len(cells) for cells in space.looks)
     tried = [stage for stage in course.stages if not stage.skipped]
-    settings = tune.grid(space)
+    settings = len(tune.grid(space))
     choosing = [line for line in log.lines if log.kinds[line["round"]] == CHOOSE]
     seconds = {line["round"]: 0.0 for line in [*log.lines, *log.starts]}
     for line in log.lines:
@@ -183,6 +183,7 @@ def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
         seconds[start["round"]] += spent
     chosen_s = sum(spent for turn, spent in seconds.items() if log.kinds[turn] == CHOOSE)
     each = chosen_s / len(choosing) if choosing else None
+    other, other_s = len(log.lines) - len(choosing), sum(seconds.values()) - chosen_s
     return {
         "trials": len(log.lines),
         "choosing_trials": len(choosing),
@@ -190,6 +191,6 @@ def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
         "seconds": significant(sum(seconds.values())),
         "choosing_seconds": significant(chosen_s),
         "grid_settings": settings,
-        "grid_trials": settings * prompts,
-        "grid_seconds": significant(settings * prompts * each) if each else None,
+        "grid_trials": settings * prompts + other,
+        "grid_seconds": significant(settings * prompts * each + other_s) if each else None,
     }
