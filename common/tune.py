@@ -207,20 +207,19 @@ def _ruled_out(stage: Stage, alive: list[Arm], journal: Journal) -> Iterator[tup
     leader = max(alive, key=lambda arm: _mean(speeds[arm.name]))
     unchanged = stage.arms[0]
     for arm in alive:
-        if arm is leader:
-            continue
         up = stats.speed_up(speeds[leader.name], speeds[arm.name])
-        if up.high is not None and up.high < 1:
+        limit = 1 / WORTH if arm is unchanged else 1
+        if arm is not leader and up.high is not None and up.high < limit:
             yield arm.name, f"{_words(up)} the speed of {leader.name}"
-        elif unchanged.name in speeds and arm is not unchanged:
+        elif unchanged in alive and arm is not unchanged:
             up = stats.speed_up(speeds[unchanged.name], speeds[arm.name])
             if up.high is not None and up.high < WORTH:
                 yield arm.name, f"{_words(up)} the speed of {unchanged.name}: not worth a change"
 
 
 def _best(stage: Stage, alive: list[Arm], journal: Journal) -> Arm:
-    """The fastest of those left; of those that are surely worth a change, if it is still a choice
-    not to change: 1% faster by the mean, and no slower than 1% by the interval."""
+    """The fastest of those left. While not to change is still a choice: the fastest of those that
+    are surely faster, by their interval, and worth a change, by their mean."""
     speeds = {arm.name: journal.of(arm, stage.rounds) for arm in alive}
     unchanged = stage.arms[0]
     ranked = sorted(alive, key=lambda arm: _mean(speeds[arm.name]), reverse=True)
@@ -228,7 +227,7 @@ def _best(stage: Stage, alive: list[Arm], journal: Journal) -> Arm:
         return ranked[0]
     for arm in ranked[: ranked.index(unchanged)]:
         up = stats.speed_up(speeds[unchanged.name], speeds[arm.name])
-        if up.ratio >= WORTH and up.low is not None and up.low >= 1 / WORTH:
+        if up.ratio >= WORTH and up.low is not None and up.low > 1:
             return arm
     return unchanged
 

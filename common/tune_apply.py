@@ -39,9 +39,14 @@ def apply(rig: Rig, folder: Path) -> dict[str, str]:
     Raises RigError if the run is not one of this rig as it stands.
     """
     manifest = run.read_manifest(folder)
-    check(rig, bool(manifest["plan"]["quick"]))
     if (manifest["what"], manifest["rig"]) != ("tune", rig.name) or not manifest["ended"]:
         raise RigError(f"{folder} is not a finished tune run of {rig.name}")
+    check(rig, bool(manifest["plan"]["quick"]))
+    if ours := overridden(manifest["overridden"]):
+        raise RigError(
+            f"{', '.join(ours)} came from the environment when {folder} was measured, so it is not "
+            f"about what {rig.folder / FILE} says; measure anew"
+        )
     now = rig.settings()
     for key in SETTINGS:
         was = manifest["settings"].get(key, "")

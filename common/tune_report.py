@@ -107,12 +107,13 @@ def _workload(summary: dict[str, Any]) -> str:
     what = WORKLOADS[summary["workload"]].format(slots=summary["slots"])
     return (
         f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
-        "of the last reply, reading the prompt included; greedy, replies of exact length. One lever "
-        "after the other, each on top of the best so far, which runs again beside its options. A "
-        "setting is dropped as soon as its 95% interval over prompts rules it out: against the "
-        "fastest, or, while the best so far is still in, where it cannot be worth 1% more. Of what "
-        "is left the fastest wins; to change the best so far it must be 1% faster by its mean, and "
-        "no more than 1% slower by its interval."
+        "of the last reply, reading the prompt included; greedy, replies of exact length. One "
+        "lever after the other, each on top of the best so far, which runs again beside its "
+        "options. A setting is dropped as soon as its 95% interval over prompts rules it out: "
+        "against the fastest, or against the best so far, where it cannot be worth 1% more. The "
+        "best so far is dropped when something is surely worth 1% more. Of what is left the "
+        "fastest wins; while the best so far is in, only a setting whose interval lies above it "
+        "and whose mean is 1% more."
     )
 
 
@@ -226,7 +227,7 @@ def _effort(summary: dict[str, Any]) -> str:
     return (
         f"{found['trials']} trials in {_minutes(found['seconds'])}, of which "
         f"{found['choosing_trials']} in {_minutes(found['choosing_seconds'])} to choose. The full "
-        "grid, every option with every other, asked every choosing prompt and then confirmed alike: "
+        "grid, every option with every other, asked every choosing prompt and confirmed alike: "
         f"{grid}. The same levers without dropping anything: {found['undropped_trials']} trials to "
         "choose."
     )
