@@ -51,8 +51,9 @@ def levers(rig: Rig) -> dict[str, list[Changes]]:
     """
     names = rig.tune_levers
     if not names:
-        drafting = ("draft", "types", "p-min") if _kinds(rig) else ()
-        names = (*drafting, *BY_WORKLOAD[rig.tune_for])
+        drafting = ("draft", "types") if _kinds(rig) else ()
+        sure = ("p-min",) if _with_file(rig) else ()
+        names = (*drafting, *sure, *BY_WORKLOAD[rig.tune_for])
     return {name: OPTIONS[name](rig) for name in names}
 
 
@@ -61,6 +62,11 @@ def _kinds(rig: Rig) -> tuple[str, ...]:
     own = rig.spec_type or ("draft-mtp" if rig.spec_draft_model else None)
     kinds = rig.speed_spec_types or ((own,) if own else ())
     return tuple(kind for kind in kinds if rig.variant({"SPEC_TYPE": kind}).drafts)
+
+
+def _with_file(rig: Rig) -> bool:
+    """Whether a draft type to try reads a drafter file."""
+    return any(rig.variant({"SPEC_TYPE": kind}).needs_drafter for kind in _kinds(rig))
 
 
 def _draft(rig: Rig) -> list[Changes]:
@@ -77,8 +83,7 @@ def _draft(rig: Rig) -> list[Changes]:
 
 def _types(rig: Rig) -> list[Changes]:
     """Draft types joined to the best: guesses from text seen before need no file."""
-    with_file = any(rig.variant({"SPEC_TYPE": kind}).needs_drafter for kind in _kinds(rig))
-    joined = ("ngram-mod",) if with_file else ("ngram-mod", "ngram-simple")
+    joined = ("ngram-mod",) if _with_file(rig) else ("ngram-mod", "ngram-simple")
     return [{"SPEC_TYPE": f"+{kind}"} for kind in joined]
 
 

@@ -195,7 +195,7 @@ def test_an_n_gram_rig_is_tuned_by_its_types() -> None:
 
 def test_documents_are_of_exact_length_and_each_its_own(tiny: Rig) -> None:
     base = tune_plan.base(tiny.variant({"TUNE_FOR": "documents"}))
-    tokenizer = Words()
+    tokenizer = Words("")
     plan = tune_plan.plan(base, tokenizer, quick=True)
     texts = [str(cell.bodies[0]["messages"][-1]["content"]) for cell in plan.cells]
     documents = [text.rpartition("\n\n")[0] for text in texts]
