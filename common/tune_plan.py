@@ -226,7 +226,7 @@ def _behind(
 
 def _many(at_once: int, choose: Words, confirm: Words, tokens: int) -> list[list[dict[str, Any]]]:
     """Batches of different requests, each before a made-up text of its own."""
-    batches = []
+    batches: list[list[dict[str, Any]]] = []
     for asked in (choose, confirm):
         for index in range(len(asked)):
             requests = []

@@ -201,7 +201,7 @@ def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
         return []
     dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
-    figures.speed_up(path, rows, dots, f"the current setting, {summary['current']}", "rounds")
+    figures.speed_up(path, rows, dots, "what is set", "rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 

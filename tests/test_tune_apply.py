@@ -1,11 +1,12 @@
 """What tune writes into tpu.env, and when it must not."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from common import report, rig, run, tune_apply, tune_plan
+from common import report, rig, run, tune, tune_apply, tune_plan
 from common.engine import Engine
 from common.errors import RigError
 from common.rig import Rig
@@ -21,9 +22,7 @@ def made_run(of: Rig, truth: Truth, name: str = "2026-01-02-tune-cpu", quick: bo
     manifest = measuring._manifest(base, plan, Engine(Path("llama-server"), {}))
     out = of.runs_folder / name
     with run.create(base, "tune", json.loads(json.dumps(manifest)), out) as current:
-        world = World(
-            tune_plan.tune.space_of(current.manifest), truth, Noise(trial=0.005, setting=0), 1
-        )
+        world = World(tune.space_of(current.manifest), truth, Noise(trial=0.005, setting=0), 1)
         world.tuned()
         for line in world.lines:
             current.append(run.JOURNAL, line)
@@ -59,10 +58,10 @@ def test_a_second_tune_replaces_the_first_ones_note(one: Rig) -> None:
     tune_apply.apply(one, made_run(one, by_length))
     again = rig.load(one.folder)
 
-    def backwards(settings: dict[str, str]) -> float:
+    def backwards(settings: Mapping[str, str]) -> float:
         return 2 - by_length(settings) if settings["SPEC_TYPE"] else 0.5
 
-    changes = tune_apply.apply(again, made_run(again, backwards, "2026-01-03-tune-cpu"))  # type: ignore[arg-type]
+    changes = tune_apply.apply(again, made_run(again, backwards, "2026-01-03-tune-cpu"))
     assert changes["SPEC_DRAFT_N_MAX"] == "4"
     text = (one.folder / "tpu.env").read_text()
     assert "2026-01-02" not in text
