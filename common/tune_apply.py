@@ -14,7 +14,7 @@ SETTINGS = (
     *("CTX_SIZE", "THREADS", "N_GPU_LAYERS", "CACHE_TYPE_K", "CACHE_TYPE_V", "FLASH_ATTN"),
     *("REASONING", "KV_UNIFIED", "BATCH_SIZE", "UBATCH_SIZE"),
 )
-NOTE = "# make tune: "
+NOTE = "# set by make tune: "
 
 
 def overridden(keys: list[str] | tuple[str, ...]) -> list[str]:

@@ -46,7 +46,7 @@ def test_only_the_changed_lines_and_a_note(one: Rig) -> None:
     found = json.loads((one.runs_folder / "2026-01-02-tune-cpu" / report.SUMMARY).read_text())
     up = found["recommendation"]["speed_up"]
     note = (
-        f"# make tune: for chat, {up['ratio']:.3f}x (95% {up['low']:.3f} to {up['high']:.3f}) of "
+        f"# set by make tune: for chat, {up['ratio']:.3f}x (95% {up['low']:.3f} to {up['high']:.3f}) of "
         "the setting before; run 2026-01-02-tune-cpu\n"
     )
     assert up["ratio"] == pytest.approx(1.4 / 1.25, rel=0.05)
