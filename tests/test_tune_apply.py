@@ -46,8 +46,8 @@ def test_only_the_changed_lines_and_a_note(one: Rig) -> None:
     found = json.loads((one.runs_folder / "2026-01-02-tune-cpu" / report.SUMMARY).read_text())
     up = found["recommendation"]["speed_up"]
     note = (
-        f"# set by make tune: for chat, {up['ratio']:.3f}x (95% {up['low']:.3f} to {up['high']:.3f}) of "
-        "the setting before; run 2026-01-02-tune-cpu\n"
+        f"# set by make tune: for chat, {up['ratio']:.3f}x (95% {up['low']:.3f} to {up['high']:.3f}) "
+        "of the setting before; run 2026-01-02-tune-cpu\n"
     )
     assert up["ratio"] == pytest.approx(1.4 / 1.25, rel=0.05)
     assert path.read_text() == before.replace("SPEC_DRAFT_N_MAX=1\n", f"{note}SPEC_DRAFT_N_MAX=2\n")
