@@ -37,7 +37,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Everything that was tried",
         _workload(summary),
         *_figure(summary, folder),
-        *[part for stage in summary["stages"] for part in _stage(stage)],
+        *[part for stage in summary["stages"] for part in _stage(stage, _asked(summary))],
         "## What was saved",
         _effort(summary),
         *page.known_answer(summary),
@@ -117,7 +117,12 @@ def _workload(summary: dict[str, Any]) -> str:
     )
 
 
-def _stage(stage: dict[str, Any]) -> list[str]:
+def _asked(summary: dict[str, Any]) -> str:
+    """What one cell is called."""
+    return "batches" if summary["workload"] == "many" else "prompts"
+
+
+def _stage(stage: dict[str, Any], asked: str) -> list[str]:
     title = f"### {LEVERS[stage['lever']]}"
     if stage["skipped"]:
         return [title, f"Not tried: {stage['skipped']}."]
@@ -129,7 +134,7 @@ def _stage(stage: dict[str, Any]) -> list[str]:
             fate = "**best**"
         elif dropped:
             what = "failed" if dropped["failed"] else "dropped"
-            fate = f"{what} after {dropped['after']} prompts: {_first_line(dropped['why'])}"
+            fate = f"{what} after {dropped['after']} {asked}: {_first_line(dropped['why'])}"
         rows.append([
             row["arm"],
             str(row["prompts"]),
@@ -140,7 +145,7 @@ def _stage(stage: dict[str, Any]) -> list[str]:
             page.memory(row["memory_mib"]),
             fate,
         ])  # fmt: skip
-    head = ["setting", "prompts", "tokens/s", f"over {stage['over']}", "95%", "kept",
+    head = ["setting", asked, "tokens/s", f"over {stage['over']}", "95%", "kept",
             page.memory_title(stage["rows"]), "what became of it"]  # fmt: skip
     return [title, page.table(head, rows)]
 
@@ -179,7 +184,7 @@ def _confirmed(summary: dict[str, Any]) -> str:
     head = ["setting", "tokens/s", "over current", "95%", "over no drafter", "95%", "kept",
             page.memory_title(found["rows"])]  # fmt: skip
     text = (
-        f"{found['prompts']} prompts that no setting was chosen by, in {found['rounds']} rounds. "
+        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in {found['rounds']} rounds. "
         "A change is recommended only if the whole interval over the current setting lies above "
         "1."
     )
