@@ -2,13 +2,13 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from common import client, counters, gpu
 from common.engine import Engine
-from common.errors import RigError
+from common.errors import RigError, StartError
 from common.rig import Rig
 from common.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
 from common.server import Server
@@ -89,6 +89,12 @@ class Plan:
     """stop all the same when so many servers have died; None: never, if failures are marked"""
     prompts: str | None = None
     """the prompts file it asks, where that has not the measurement's own name"""
+    follow: Callable[[Sequence[Mapping[str, Any]]], list[tuple[Round, Arm]]] | None = None
+    """for a plan that decides as it goes: the journal's lines -> the next rounds and arms in
+    measuring order, none at the end. An arm whose server does not come up is then marked as failed
+    in the journal, for the plan to drop"""
+    at_most: int | None = None
+    """how many trials it can come to, where that is not known beforehand"""
 
     def asked(self, turn: Round) -> list[Cell]:
         """The cells of one round, in the order they are asked."""
@@ -99,8 +105,19 @@ class Plan:
         ]
         return cells[::-1] if turn.descending else cells
 
+    def course(self, journal: Callable[[], list[dict[str, Any]]]) -> Iterator[tuple[Round, Arm]]:
+        """Rounds and arms in measuring order; a plan that decides as it goes reads the journal."""
+        blocks = self.follow(journal()) if self.follow else self.blocks()
+        while blocks:
+            yield from blocks
+            before, blocks = blocks, self.follow(journal()) if self.follow else []
+            assert blocks != before, "what was just measured is asked for again"
+
     def blocks(self) -> list[tuple[Round, Arm]]:
-        """Rounds and arms in measuring order. The order of arms rotates from round to round."""
+        """Rounds and arms in measuring order, as far as they are known beforehand. The order of
+        arms rotates from round to round."""
+        if self.follow:
+            return self.follow([])
         order = []
         for index, turn in enumerate(self.rounds):
             if turn.kind == "drift":
@@ -146,7 +163,7 @@ def measure(
     starts = read_lines(run.folder, STARTS)
     first_temperature = starts[0]["temperature_c"] if starts else None
     with gpu.Telemetry(card, run.folder / TELEMETRY) as telemetry:
-        for turn, arm in plan.blocks():
+        for turn, arm in plan.course(lambda: read_lines(run.folder, JOURNAL)):
             cells = plan.asked(turn)
             todo = [cell for cell in cells if (turn.name, arm.name, cell.name) not in done]
             show(len(cells) - len(todo), f"{turn.name}, {arm.name}")
@@ -155,10 +172,18 @@ def measure(
                 first_temperature = first_temperature or temperature
                 log = run.logs / f"{turn.name}-{arm.name}.log".replace(" ", "_")
                 own = arm.engine or engine
-                with Server(rig.variant(arm.changes), own, log, measuring=True) as server:
-                    run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
-                    todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
-                    deaths += not server.alive
+                try:
+                    with Server(rig.variant(arm.changes), own, log, measuring=True) as server:
+                        run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
+                        todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
+                        deaths += not server.alive
+                except StartError as error:
+                    if plan.follow is None:
+                        raise
+                    for cell in todo:
+                        run.append(JOURNAL, {**_blank(turn, arm, cell), "failed": str(error)})
+                        show(1, f"{turn.name}, {arm.name} does not start")
+                    todo = []
                 if deaths == plan.deaths_allowed:
                     raise RigError(
                         f"llama-server has ended {deaths} times, last in {turn.name} of "

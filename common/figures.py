@@ -26,15 +26,16 @@ def speed_up(
     arms: Sequence[dict[str, Any]],
     cells: Sequence[dict[str, Any]],
     over: str = "no drafter",
+    dots: str | None = "prompts",
 ) -> None:
-    """Speed-up per arm with its 95% interval, and one dot per prompt; 1 is what it is `over`."""
+    """Speed-up per arm with its 95% interval, and one dot per cell; 1 is what it is over."""
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(arms)), layout="constrained")
         axes = figure.subplots()
         for row, arm in enumerate(arms):
             up = arm["speed_up"]
-            dots = [c["speed_up"] for c in cells if c["arm"] == arm["arm"] and c["speed_up"]]
-            axes.plot(dots, [row] * len(dots), "o", color=INK, alpha=0.35, markersize=5)
+            own = [c["speed_up"] for c in cells if c["arm"] == arm["arm"] and c["speed_up"]]
+            axes.plot(own, [row] * len(own), "o", color=INK, alpha=0.35, markersize=5)
             color = COLORS[up["verdict"]]
             if up["low"] is not None:
                 axes.plot([up["low"], up["high"]], [row, row], color=color, linewidth=5, alpha=0.6)
@@ -45,7 +46,8 @@ def speed_up(
             )  # fmt: skip
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm["arm"] for arm in arms])
-        axes.set_xlabel(f"speed-up over {over} (diamond and bar: mean and 95%; dots: prompts)")
+        shown = f"; dots: {dots}" if dots else ""
+        axes.set_xlabel(f"speed-up over {over} (diamond and bar: mean and 95%{shown})")
         _save(figure, path)
 
 

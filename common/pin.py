@@ -58,18 +58,21 @@ def _pins(file: Wanted, say: Say) -> dict[str, str]:
     return {f"{file.key}_HF_REVISION": remote.commit, f"{file.key}_SHA256": sha256}
 
 
-def rewrite(path: Path, changes: dict[str, str]) -> None:
+def rewrite(path: Path, changes: dict[str, str], note: str = "") -> None:
     """Set keys in a tpu.env. Comments, order and line ends stay; a reader sees old or new.
 
-    A key the file lacks goes below the last line whose key begins alike. Raises RigError if the
-    file cannot be written.
+    A key the file lacks goes below the last line whose key begins alike. A `note`, a comment, goes
+    above each of them, in place of one that begins alike up to its first colon. Raises RigError if
+    the file cannot be written.
     """
     path = path.resolve()
     part = path.with_name(path.name + ".part")
     try:
         lines = path.read_bytes().decode().splitlines(keepends=True)
         for key, value in changes.items():
-            _set(lines, key, value)
+            number = _set(lines, key, value)
+            if note:
+                _note(lines, number, note)
         with part.open("wb") as file:
             file.write("".join(lines).encode())
             file.flush()
@@ -85,13 +88,14 @@ def rewrite(path: Path, changes: dict[str, str]) -> None:
         ) from None
 
 
-def _set(lines: list[str], key: str, value: str) -> None:
+def _set(lines: list[str], key: str, value: str) -> int:
+    """Returns the number of the key's line."""
     last = len(lines)
     for number, line in enumerate(lines):
         name, is_setting, _old = line.partition("=")
         if name == key:
             lines[number] = f"{key}={value}{_line_end(line)}"
-            return
+            return number
         if is_setting and name.startswith(key.split("_")[0]):
             last = number + 1
     end = "\n"
@@ -99,6 +103,15 @@ def _set(lines: list[str], key: str, value: str) -> None:
         end = _line_end(lines[last - 1]) or "\n"
         lines[last - 1] = lines[last - 1].rstrip("\r\n") + end
     lines.insert(last, f"{key}={value}{end}")
+    return last
+
+
+def _note(lines: list[str], number: int, note: str) -> None:
+    line = note + (_line_end(lines[number]) or "\n")
+    if number and lines[number - 1].startswith(note[: note.index(":") + 1]):
+        lines[number - 1] = line
+    else:
+        lines.insert(number, line)
 
 
 def _line_end(line: str) -> str:

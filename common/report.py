@@ -29,6 +29,8 @@ from common import (
     speed_report,
     sweep,
     sweep_report,
+    tune_report,
+    tune_summary,
 )
 from common.errors import RigError
 
@@ -47,6 +49,7 @@ SUMMARISE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "formats": formats.summarise,
     "cost": cost.summarise,
     "builds": builds.summarise,
+    "tune": tune_summary.summarise,
     "bench-repack": repack_report.summarise,
 }
 REPORTS: dict[str, ModuleType] = {
@@ -60,6 +63,7 @@ REPORTS: dict[str, ModuleType] = {
     "formats": formats_report,
     "cost": cost_report,
     "builds": builds_report,
+    "tune": tune_report,
     "bench-repack": repack_report,
 }
 

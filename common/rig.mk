@@ -15,9 +15,8 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-LATER := tune
 .PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
-	formats cost builds map accuracy identity rescore report $(LATER)
+	formats cost builds tune map accuracy identity rescore report
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -85,6 +84,9 @@ cost: $(READY) ## from which acceptance does drafting pay? random weights, no do
 builds: $(READY) ## is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)
 	@exec $(SCRIPT)/builds.py $(RIG)
 
+tune: $(READY) ## find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env
+	@exec $(SCRIPT)/tune.py $(RIG)
+
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)
 
@@ -101,6 +103,3 @@ rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=bench
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }
 	@$(SCRIPT)/report.py $(RUN)
-
-$(LATER):
-	@echo "make $@ is not built yet" >&2; exit 2

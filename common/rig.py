@@ -29,6 +29,8 @@ SPEC_TYPES = (
     "ngram-mod",
     "ngram-cache",
 )
+TUNE_FOR = ("chat", "documents", "many")
+TUNE_LEVERS = ("draft", "types", "p-min", "batch", "kv-layout", "kv-type")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 Parser = Callable[[str], Any]
 
@@ -79,6 +81,13 @@ def _shares(value: str) -> tuple[float, ...]:
     if not parts or not all(0 < part < 1 for part in parts):
         raise ValueError("shares between 0 and 1 joined by commas, such as 0.5,0.6")
     return parts
+
+
+def _share(value: str) -> float:
+    parts = _shares(value)
+    if len(parts) > 1:
+        raise ValueError("one share between 0 and 1, such as 0.5")
+    return parts[0]
 
 
 def _list(value: str) -> tuple[str, ...]:
@@ -154,6 +163,8 @@ class Rig:
     spec_draft_hf_revision: str | None = _key(_text, None)
     spec_draft_sha256: str | None = _key(_digest, None)
     spec_draft_n_max: int | None = _key(_whole(1, 64), None)
+    spec_draft_p_min: float | None = _key(_share, None)
+    """a draft ends before a token that the drafter holds less likely than this"""
     spec_synth_rates: tuple[float, ...] = _key(_shares, ())
     """for each position of a draft, how often drafts are accepted that far, whatever they say; the
     reply is then not the model's"""
@@ -168,6 +179,10 @@ class Rig:
     reasoning: str = _key(_one_of("on", "off", "auto"), "off")
     parallel: int | None = _key(_whole(1, 256), None)
     kv_unified: str | None = _key(_one_of("0", "1"), None)
+    batch_size: int | None = _key(_whole(1, 65536), None)
+    """tokens handed to the model together, at most (llama-server's -b)"""
+    ubatch_size: int | None = _key(_whole(1, 65536), None)
+    """tokens computed in one pass, at most (llama-server's -ub)"""
     llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp")
     llama_cpp_commit: str | None = _key(_text, None)
     llama_cpp_release: str = _key(_text, "11434.0.0")
@@ -209,6 +224,13 @@ class Rig:
     """the pair that `cost` measures: a model's layer sizes, or the known-answer pair"""
     cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7))
     """how likely `cost` takes a drafted token to be right, given that those before it were"""
+
+    tune_for: str = _key(_one_of(*TUNE_FOR), "chat")
+    """the workload that `tune` finds the best setting for"""
+    tune_n_max: int = _key(_whole(1, 16), 4)
+    """the longest draft that `tune` tries"""
+    tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), ())
+    """what `tune` varies, in this order; empty: what suits the rig and workload (common/tune.py)"""
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ import requests
 
 from common import client, files, places
 from common.engine import Engine
-from common.errors import RigError
+from common.errors import RigError, StartError
 from common.rig import Rig
 
 READY_S = 900.0  # a card without a kernel image in the build compiles its kernels at first load
@@ -69,6 +69,10 @@ def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]
         line += ["-np", str(parallel)]
     if rig.kv_unified is not None:
         line.append("-kvu" if rig.kv_unified == "1" else "-no-kvu")
+    if rig.batch_size is not None:
+        line += ["-b", str(rig.batch_size)]
+    if rig.ubatch_size is not None:
+        line += ["-ub", str(rig.ubatch_size)]
     if measuring:
         line += ["-fit", "off", "-cram", "0"]
     return line
@@ -85,6 +89,8 @@ def _draft_flags(rig: Rig) -> list[str]:
         if rig.n_gpu_layers is not None:
             flags += ["-ngld", "all"]
         flags += ["--spec-draft-n-max", str(rig.spec_draft_n_max)]
+        if rig.spec_draft_p_min is not None:
+            flags += ["--spec-draft-p-min", str(rig.spec_draft_p_min)]
         if rig.spec_synth_rates:
             flags += ["--spec-synth-rates", ",".join(map(str, rig.spec_synth_rates))]
     return flags
@@ -128,7 +134,8 @@ class Server:
     def start(self) -> None:
         """Start and wait until it is ready and does what the rig says.
 
-        Raises RigError, with the last log lines and advice, if it does not come up.
+        Raises RigError if it cannot be started, and StartError, with the last log lines and
+        advice, if it does not come up.
         """
         check_files(self.rig)
         check_port(self.rig)
@@ -144,10 +151,13 @@ class Server:
                 start_new_session=True,  # Ctrl-C reaches us; we stop the server in order
                 preexec_fn=_die_with_parent,
             )
-        self._wait_ready(begin)
-        self.ready_s = time.monotonic() - begin
-        self.check_residency()
-        self._check_drafting()
+        try:
+            self._wait_ready(begin)
+            self.ready_s = time.monotonic() - begin
+            self.check_residency()
+            self._check_drafting()
+        except RigError as error:
+            raise StartError(str(error)) from None
 
     def stop(self) -> None:
         """Stop the process this object started: SIGTERM, then SIGKILL after 10 seconds."""

@@ -97,7 +97,7 @@ digest() { # KEY IMAGE: a line for the environment
 # Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
 settings() {
     keys=$(sed -n 's/^    \([a-z0-9_]*\): .* = _key(.*/\1/p' "$root/common/rig.py" | tr '[:lower:]' '[:upper:]')
-    for key in $keys QUICK RESUME HF_TOKEN HF_ENDPOINT; do
+    for key in $keys QUICK RESUME APPLY RUN HF_TOKEN HF_ENDPOINT; do
         if printenv "$key" >/dev/null; then echo "$key"; fi
     done
 }
@@ -138,13 +138,15 @@ bring_home() { # CONTAINER: its new or changed run directories, owned by whoever
     docker rm --volumes "$1" >/dev/null
 }
 
-bring_pins() { # CONTAINER: the tpu.env that it wrote
+take_settings() { # the tpu.env that came from the container as tpu.env.part
     if [ "$(cksum <"$PWD/tpu.env")" != "$before" ]; then
-        docker rm --volumes "$1" >/dev/null
-        fail "tpu.env was changed while make pin ran, so nothing was written; run it again (seconds," \
-            "the files are there)"
+        rm -f "$PWD/tpu.env.part"
+        case $verb in
+        pin) again="run it again (seconds, the files are there)" ;;
+        tune) again="make tune APPLY=1 RUN= and the run's folder writes it (seconds)" ;;
+        esac
+        fail "tpu.env was changed while make $verb ran, so nothing was written; $again"
     fi
-    docker cp -q "$1:$home/tpu.env" "$PWD/tpu.env.part"
     mv "$PWD/tpu.env.part" "$PWD/tpu.env"
 }
 
@@ -246,8 +248,11 @@ serve)
     create "$container" "$verb" "$@"
     trap - EXIT
     run "$container"
-    if [ "$verb" = pin ] && [ "$code" = 0 ]; then bring_pins "$container"; fi
+    wrote=
+    case $verb-${APPLY:-} in pin-* | tune-1) [ "$code" != 0 ] || wrote=1 ;; esac
+    if [ -n "$wrote" ]; then docker cp -q "$container:$home/tpu.env" "$PWD/tpu.env.part"; fi
     bring_home "$container"
+    if [ -n "$wrote" ]; then take_settings; fi
     exit "$code"
     ;;
 esac

@@ -32,6 +32,12 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
 
     built: what `prepare` gave, where it was called already.
     """
+    measure_into(loaded, plan, out, built)
+    return 0
+
+
+def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> Path:
+    """The same; returns the run directory."""
     built = built or prepare(loaded)
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
@@ -41,7 +47,8 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
         for name, text in plan.attached.items():
             (current.folder / name).write_text(text, encoding="utf-8")
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
-        total = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
+        known = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
+        total = plan.at_most or known
         with tqdm(total=total, unit="trial", disable=None) as bar:
 
             def show(finished: int, what: str) -> None:
@@ -62,7 +69,7 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
             raise
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
-    return 0
+    return path.parent
 
 
 def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]) -> Plan:

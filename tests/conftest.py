@@ -29,7 +29,7 @@ Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the caller's reaches a test."""
-    own = ("LLAMA_SERVER", "QUICK", "RESUME", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
+    own = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
     for key in (*rig.KEYS, *own, "GSM8K_PATH", "BFCL_PATH"):
         monkeypatch.delenv(key, raising=False)
 

@@ -3,6 +3,8 @@
 It takes llama-server's flags. What it does is set by environment variables:
 FAKE_RATE        tokens per second without drafting (default 2000)
 FAKE_SPEED_UPS   speed-up at each draft length, such as 1:1.5,2:1.2 (default 1)
+FAKE_FLAG_UPS    speed-up of a flag with its value, such as "-ub 256:1.3,--spec-draft-p-min 0.5:0.9"
+FAKE_REFUSES     ends at start where its flags hold these two words, such as "-ub 1024"
 FAKE_TTFT_MS     time to the first token (default 5)
 FAKE_ACCEPT      tokens accepted in each draft, in turn, such as 1,0,2 (default 1,0)
 FAKE_REPLIES     a JSON file of replies to give instead of words: a list of objects with
@@ -53,6 +55,10 @@ class Fake:
             pair.split(":") for pair in os.environ.get("FAKE_SPEED_UPS", "").split(",") if pair
         )
         self.rate = float(os.environ.get("FAKE_RATE", "2000")) * float(ups.get(str(self.length), 1))
+        flags = " ".join(sys.argv[1:])
+        for part in os.environ.get("FAKE_FLAG_UPS", "").split(","):
+            flag, _, up = part.rpartition(":")
+            self.rate *= float(up) if flag and f" {flag} " in f" {flags} " else 1
         self.ttft = float(os.environ.get("FAKE_TTFT_MS", "5")) / 1000
         self.accept = [int(part) for part in os.environ.get("FAKE_ACCEPT", "1,0").split(",")]
         replies = os.environ.get("FAKE_REPLIES")
@@ -219,6 +225,9 @@ async def health(_request: web.Request) -> web.Response:
 def main() -> None:
     options = arguments()
     fake = Fake(options)
+    refuses = os.environ.get("FAKE_REFUSES")
+    if refuses and f" {refuses} " in f" {' '.join(sys.argv[1:])} ":
+        sys.exit(f"fake: out of memory with {refuses}")
     if fake.faults("no-drafts"):
         fake.length = 0
     if fake.faults("exit"):
