@@ -184,8 +184,8 @@ def _confirmed(summary: dict[str, Any]) -> str:
     head = ["setting", "tokens/s", "over current", "95%", "over no drafter", "95%", "kept",
             page.memory_title(found["rows"])]  # fmt: skip
     text = (
-        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in {found['rounds']} rounds. "
-        "A change is recommended only if the whole interval over the current setting lies above "
+        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
+        f"{found['rounds']} rounds. A change is recommended only if the whole interval over the current setting lies above "
         "1."
     )
     if found["rounds"] < found["of"]:
