@@ -185,9 +185,8 @@ def _confirmed(summary: dict[str, Any]) -> str:
             page.memory_title(found["rows"])]  # fmt: skip
     text = (
         f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
-        f"{found['rounds']} rounds. "
-        "A change is recommended only if the whole interval over the current setting lies above "
-        "1."
+        f"{found['rounds']} rounds. A change is recommended only if the whole interval over the "
+        "current setting lies above 1."
     )
     if found["rounds"] < found["of"]:
         text += f" Not finished: {found['rounds']} of {found['of']} rounds."
