@@ -102,7 +102,7 @@ def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[dict[str,
     rows = []
     for folder in sorted(rig.all_rigs()):
         for figure in published.load(folder):
-            beside = [
+            beside: list[dict[str, Any] | None] = [
                 _beside(one, name, row, figure)
                 for one, name in zip(runs, names, strict=True)
                 if (one.rig, one.what) == (folder.name, figure["what"])

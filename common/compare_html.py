@@ -8,6 +8,7 @@ from typing import Any
 
 from common.compare_sections import READING, Section, Table, at, figures, of, sections, short
 from common.compare_svg import Point, curves, forest
+from common.equality import KNOWN_ANSWER
 from common.summaries import BASELINE
 
 CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by make compare."
@@ -94,11 +95,20 @@ def _figure(caption: str, svg: str) -> str:
     return f"<figure>\n<figcaption>{escape(caption)}</figcaption>\n{svg}\n</figure>\n"
 
 
+def _rig_first(row: tuple[str, Point, str]) -> str:
+    return row[0].split(",")[0].split(" ")[0]
+
+
 def _name(found: Mapping[str, Any], name: str) -> str:
-    """The rig, where it has one run of this kind; else what tells its runs apart."""
+    """The rig, with date or number where it has several runs of this kind."""
     (run,) = (run for run in found["runs"] if run["run"] == name)
     alike = [one for one in of(found, run["what"]) if one["rig"] == run["rig"]]
-    return short(run["rig"]) if len(alike) == 1 else name.rpartition("/")[2]
+    dates = [one["started"][:10] for one in alike]
+    date = run["started"][:10]
+    words = short(run["rig"]) + (f" {date}" if len(alike) > 1 else "")
+    if dates.count(date) > 1:
+        words += f" #{alike.index(run) + 1}"
+    return words + (" (known answer)" if KNOWN_ANSWER in run["labels"] else "")
 
 
 def _point(row: Mapping[str, Any]) -> Point:
@@ -126,8 +136,8 @@ def _speed(found: Mapping[str, Any]) -> list[str]:
             if quantity in own and own[quantity]["value"] is not None:
                 point = Point(own[quantity]["value"], style="published")
                 rows.append((label, point, own[quantity]["words"].split()[0]))
-    ups.sort(key=lambda row: row[0].partition(",")[0])
-    speeds.sort(key=lambda row: row[0].partition(",")[0])
+    ups.sort(key=_rig_first)
+    speeds.sort(key=_rig_first)
     captions = (
         "Speed-up over no drafter; filled: measured here, hollow: published by others",
         "Speed without a drafter; filled: measured here, hollow: published by others",
