@@ -17,7 +17,6 @@ from common.summaries import BASELINE, significant
 
 SCHEMA = 1
 # Kinds whose samples can be paired cell by cell between two runs.
-SAID_FIRST = (evidence.CHANGED, evidence.KNOWN_ANSWER, evidence.QUICK)
 PAIRED = ("speed", "longctx", "sweep", "longmixed", "formats", "cost")
 
 
@@ -103,7 +102,7 @@ def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[dict[str,
     rows = []
     for folder in sorted(rig.all_rigs()):
         for figure in published.load(folder):
-            beside = [
+            beside: list[dict[str, Any] | None] = [
                 _beside(one, name, row, figure)
                 for one, name in zip(runs, names, strict=True)
                 if (one.rig, one.what) == (folder.name, figure["what"])
@@ -238,33 +237,54 @@ def _ratio(
 
 def _answer(found: dict[str, Any]) -> list[str]:
     """What it all comes to, in a few sentences."""
-    runs, pairs = found["runs"], found["pairs"]
+    runs = found["runs"]
     rigs, hosts = {one["rig"] for one in runs}, {one["hardware"] for one in runs}
     cards = {one["hardware"] for one in runs if one["card"]}
     count = f"{len(cards)} of it with a card" if cards else "none of it a card"
     said = [f"{_many(len(runs), 'finished run')} of {_many(len(rigs), 'rig')}, measured on "
             f"{_many(len(hosts), 'kind')} of hardware, {count}."]  # fmt: skip
-    for one in runs:
-        if one["what"] == "speed":
-            known = "".join(f" ({label})" for label in one["labels"] if label in SAID_FIRST)
-            said.append(f"{one['rig']}{known}: {one['answer']}")
-    for pair in pairs:
-        best = next((row for row in pair["ratios"] if row["ratio"] is not None), None)
-        if pair["between"] == "hardware" and best is not None:
-            interval = "no interval" if best["low"] is None else \
-                f"95%: {best['low']:.3f} to {best['high']:.3f}"  # fmt: skip
-            said.append(f"{pair['first']} runs at {best['ratio']:.3f} times the speed of "
-                        f"{pair['second']} ({best['arm']}; {interval}).")  # fmt: skip
-    if not any(pair["between"] == "hardware" and pair["ratios"] for pair in pairs):
-        said.append("No two of these runs are equal in all but the hardware, so no ratio between "
-                    "cards is given.")  # fmt: skip
+    said += _speeds(runs)
+    if any(evidence.KNOWN_ANSWER in one["labels"] for one in runs):
+        said.append("The known-answer pair's runs check the measuring; their speeds are in the "
+                    "tables and say nothing about Gemma.")  # fmt: skip
+    ratios = [said_of for pair in found["pairs"] if (said_of := _ratio_in_words(pair))]
+    said += ratios or ["No two of these runs are equal in all but the hardware, so no ratio "
+                       "between cards is given."]  # fmt: skip
     quoted = {row["rig"] for row in found["published"]}
     beside = {row["rig"] for row in found["published"] if row["beside"]}
     if quoted:
-        alone = "none of them has been measured here" if not beside else \
-            f"{_many(len(beside), 'rig')} of them have a measured figure beside them"  # fmt: skip
+        alone = f"of {len(beside)} there is a measured figure too" if beside else \
+            "none of them has been measured here"  # fmt: skip
         said.append(f"Published figures are quoted for {_many(len(quoted), 'rig')}; {alone}.")
     return said
+
+
+def _speeds(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """The answer of each rig's last speed run, a full one before a quick one."""
+    last: dict[str, dict[str, Any]] = {}
+    for one in runs:
+        if one["what"] == "speed" and evidence.KNOWN_ANSWER not in one["labels"]:
+            old = last.get(one["rig"])
+            if old is None or old["quick"] >= one["quick"]:
+                last[one["rig"]] = one
+    warnings = (evidence.CHANGED, evidence.QUICK)
+    return [
+        f"{rig}{''.join(f' ({label})' for label in one['labels'] if label in warnings)}: "
+        f"{one['answer']}"
+        for rig, one in last.items()
+    ]
+
+
+def _ratio_in_words(pair: dict[str, Any]) -> str | None:
+    """The first ratio of a pair on different hardware: without drafter, at its first place."""
+    best = next((row for row in pair["ratios"] if row["ratio"] is not None), None)
+    if pair["between"] != "hardware" or best is None:
+        return None
+    where = f"{best['arm']}{', ' if best['place'] else ''}{best['place']}"
+    interval = "no interval" if best["low"] is None else \
+        f"95%: {best['low']:.3f} to {best['high']:.3f}"  # fmt: skip
+    return (f"{pair['first']} runs at {best['ratio']:.3f} times the speed of {pair['second']} "
+            f"({where}; {interval}).")  # fmt: skip
 
 
 def _many(count: int, noun: str) -> str:

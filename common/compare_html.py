@@ -8,6 +8,7 @@ from typing import Any
 
 from common.compare_sections import READING, Section, Table, at, figures, of, sections, short
 from common.compare_svg import Point, curves, forest
+from common.equality import KNOWN_ANSWER
 from common.summaries import BASELINE
 
 CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by make compare."
@@ -94,32 +95,49 @@ def _figure(caption: str, svg: str) -> str:
     return f"<figure>\n<figcaption>{escape(caption)}</figcaption>\n{svg}\n</figure>\n"
 
 
+def _rig_first(row: tuple[str, Point, str]) -> str:
+    return row[0].split(",")[0].split(" ")[0]
+
+
+def _name(found: Mapping[str, Any], name: str) -> str:
+    """The rig, with date or number where it has several runs of this kind."""
+    (run,) = (run for run in found["runs"] if run["run"] == name)
+    alike = [one for one in of(found, run["what"]) if one["rig"] == run["rig"]]
+    dates = [one["started"][:10] for one in alike]
+    date = run["started"][:10]
+    words = short(run["rig"]) + (f" {date}" if len(alike) > 1 else "")
+    if dates.count(date) > 1:
+        words += f" #{alike.index(run) + 1}"
+    return words + (" (known answer)" if KNOWN_ANSWER in run["labels"] else "")
+
+
 def _point(row: Mapping[str, Any]) -> Point:
     return Point(row["value"], row["low"], row["high"], row["verdict"] or "even")
 
 
 def _speed(found: Mapping[str, Any]) -> list[str]:
-    """Speed-ups and speeds without drafter, measured (filled) and published (hollow)."""
-    ups, speeds = [], []
+    """Speed-ups and speeds without drafter, measured (filled) and published (hollow), by rig."""
+    ups: list[tuple[str, Point, str]] = []
+    speeds: list[tuple[str, Point, str]] = []
     for run in of(found, "speed"):
+        name = _name(found, run["run"])
         for row in figures(found, run, "speed_up"):
             if not row["place"]:
-                label = f"{short(run['rig'])}, {row['arm']}"
+                label = f"{name}, {row['arm']}"
                 ups.append((label, _point(row), f"{row['value']:.2f}x"))
         base = at(figures(found, run, "tokens_per_second"), BASELINE)
         if base:
-            speeds.append((short(run["rig"]), Point(base["value"]), f"{base['value']:.1f}"))
-    seen = set()
-    for row in found["published"]:
-        key = (row["rig"], row["title"])
-        if row["what"] != "speed" or row["value"] is None or key in seen:
-            continue
-        seen.add(key)
-        label, point = f"{short(row['rig'])}, published", Point(row["value"], style="published")
-        if row["quantity"] == "speed_up":
-            ups.append((label, point, f"{row['value']:.2f}x"))
-        elif row["quantity"] == "tokens_per_second":
-            speeds.append((label, point, f"{row['value']:.1f}"))
+            speeds.append((name, Point(base["value"]), f"{base['value']:.1f}"))
+    for rig in dict.fromkeys(row["rig"] for row in found["published"]):
+        own = {row["quantity"]: row for row in found["published"]
+               if row["rig"] == rig and row["what"] == "speed"}  # fmt: skip
+        label = f"{short(rig)}, published"
+        for quantity, rows in (("speed_up", ups), ("tokens_per_second", speeds)):
+            if quantity in own and own[quantity]["value"] is not None:
+                point = Point(own[quantity]["value"], style="published")
+                rows.append((label, point, own[quantity]["words"].split()[0]))
+    ups.sort(key=_rig_first)
+    speeds.sort(key=_rig_first)
     captions = (
         "Speed-up over no drafter; filled: measured here, hollow: published by others",
         "Speed without a drafter; filled: measured here, hollow: published by others",
@@ -162,7 +180,7 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
 
 def _ratios(found: Mapping[str, Any]) -> list[str]:
     rows = [
-        (f"{short(pair['first'])} / {short(pair['second'])}, {row['arm']}",
+        (f"{_name(found, pair['first'])} / {_name(found, pair['second'])}, {row['arm']}",
          Point(row["ratio"], row["low"], row["high"]), f"{row['ratio']:.2f}x")
         for pair in found["pairs"] if pair["between"] == "hardware"
         for row in pair["ratios"]

@@ -11,7 +11,8 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 480, 14, 70
 ROW, TOP = 40, 8
-TICKS = [m * 10**e for e in range(-2, 5) for m in (1, 1.25, 1.5, 2, 3, 5, 7)]
+# Round numbers to choose the ticks of an axis from: the finest that are not too many.
+STEPS = ((1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))
 MOST_TICKS = 6
 
 
@@ -63,7 +64,7 @@ def curves(
     top, bottom, left = 14, 214, 46
 
     def x(step: str) -> float:
-        gap = (WIDTH - left - 24) / max(1, len(steps) - 1)
+        gap = (WIDTH - left - 42) / max(1, len(steps) - 1)
         return left + 8 + gap * steps.index(step)
 
     def y(value: float) -> float:
@@ -108,11 +109,13 @@ def _points(places: Sequence[tuple[float, float]]) -> str:
 
 
 def _ticks(start: float, end: float) -> list[float]:
-    """Round numbers inside the axis; 1 stays if it is there."""
-    found = [tick for tick in TICKS if start <= tick <= end]
-    step = math.ceil(len(found) / MOST_TICKS)
-    first = found.index(1) % step if 1 in found and step else 0
-    return found[first::step] if found else []
+    """Round numbers inside the axis, 1 among them if it is there."""
+    found: list[float] = []
+    for steps in STEPS:
+        found = [m * 10.0**e for e in range(-3, 6) for m in steps if start <= m * 10.0**e <= end]
+        if len(found) <= MOST_TICKS:
+            break
+    return found
 
 
 def _axis(

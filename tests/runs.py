@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from common.rig import ROOT
 SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
 SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
+DAYS = count(1)
 CARD = {
     "name": "NVIDIA GeForce RTX 3050 OEM", "driver": "615.78.08", "cuda": "13.4",
     "memory_mib": 8192, "power_limit_w": 120.0, "vbios": None, "compute_capability": [8, 6],
@@ -26,8 +28,7 @@ def copied(
 ) -> Path:
     """A copy with the manifest changed and every speed multiplied, and the summary that gives.
 
-    A factor of exactly 1 still changes the journal (by a blank), since equal journals are the same
-    run.
+    Each copy is moved in time by some days, since equal journals are the same run.
     """
     folder.mkdir(parents=True)
     for name in (run.MANIFEST, run.STARTS, run.JOURNAL):
@@ -36,13 +37,15 @@ def copied(
     manifest = run.read_manifest(folder)
     change(manifest)
     (folder / run.MANIFEST).write_text(json.dumps(manifest))
-    lines = run.read_lines(folder, run.JOURNAL)
+    lines, later = run.read_lines(folder, run.JOURNAL), 86400 * next(DAYS)
     for line in lines:
         times = factor(line)
+        for key in line.keys() & {"start", "end"}:
+            line[key] += later
         for sample in line.get("samples", []):
             sample["predicted_per_second"] *= times
             sample["wall_ms"] /= times
-    text = "".join(json.dumps(line) + " \n" for line in lines)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / run.JOURNAL).write_text(text)
     summarise(folder)
     return folder
