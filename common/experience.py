@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from common import report
 from common.answers import Finding, Recommendation
 from common.errors import RigError
 from common.rig import Rig
 from common.run import read_manifest
 
+SUMMARY = "summary.json"
 Workload = Literal["chat", "documents", "many"]
 # What was measured that speaks of a workload, the first kind first.
 KINDS: dict[Workload, tuple[str, ...]] = {
@@ -53,6 +53,17 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
     )
 
 
+def answer(folder: Path) -> str | None:
+    """The answer of a run's report in one sentence; None if it has none."""
+    # Imported here: the libraries behind reports are slow to load, and a client waits for tools.
+    from common import report
+
+    try:
+        return report.answer(folder)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
 def _found(
     workload: Workload, folder: Path, summary: dict[str, Any], findings: list[Finding]
 ) -> Recommendation:
@@ -63,7 +74,7 @@ def _found(
         changes=None,
         speed_up=None,
         findings=findings,
-        reason=f"{report.answer(folder)}{quick} No tune run of {workload} is there, which would "
+        reason=f"{answer(folder)}{quick} No tune run of {workload} is there, which would "
         "confirm a setting on prompts not used to choose it: start_measurement with tune",
     )
 
@@ -74,7 +85,7 @@ def _finished(rig: Rig, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     for folder in rig.runs_folder.glob(f"*-{kind}-*"):
         try:
             manifest = read_manifest(folder)
-            summary = json.loads((folder / report.SUMMARY).read_text(encoding="utf-8"))
+            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         except (RigError, OSError, ValueError):
             continue
         if manifest["what"] == kind and manifest["ended"]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from common import answers, experience, jobs, report, rig, run
+from common import answers, experience, jobs, rig, run
 from common.errors import RigError
 from common.jobs import Job
 from common.notices import tell
@@ -21,7 +21,7 @@ Kind = Literal[
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MOST_COMPARED = 200_000  # characters
 # What read_run can read, and the file it is in.
-PARTS = {"report": report.REPORT, "summary": report.SUMMARY, "manifest": run.MANIFEST}
+PARTS = {"report": "REPORT.md", "summary": experience.SUMMARY, "manifest": run.MANIFEST}
 
 
 class RunTools:
@@ -66,7 +66,7 @@ class RunTools:
         answer = None
         folder = found.run_folder
         if info.state == "finished" and folder is not None:
-            answer = _answer(folder)
+            answer = experience.answer(folder)
         log = [line[:2000] for line in found.log_lines(lines)] if lines else []
         return answers.Followed(job=info, log=log, answer=answer)
 
@@ -194,7 +194,7 @@ def _run(name: str, folder: Path, manifest: dict[str, Any]) -> answers.RunInfo:
         started=manifest["started"],
         ended=manifest["ended"],
         quick=bool((manifest.get("plan") or {}).get("quick")),
-        answer=_answer(folder) if manifest["ended"] else None,
+        answer=experience.answer(folder) if manifest["ended"] else None,
     )
 
 
@@ -203,12 +203,4 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         found = run.read_manifest(folder)
         return found if {"what", "started", "ended"} <= found.keys() else None
     except RigError:
-        return None
-
-
-def _answer(folder: Path) -> str | None:
-    """The report's answer; None for a run that has none."""
-    try:
-        return report.answer(folder)
-    except (OSError, ValueError, KeyError, AttributeError):
         return None
