@@ -1,9 +1,12 @@
 """A real MCP client, the SDK's over stdio, for tests that are not async."""
 
 import os
+import shutil
+import socket
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,12 @@ import jsonschema
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent, Tool
+
+from common.engine import Engine
+from common.rig import ROOT
+from tests.conftest import TINY
+
+SPEED_RUN = "2026-11-29-speed-cpu"
 
 
 class Client:
@@ -97,3 +106,33 @@ def client(command: list[str], environment: Mapping[str, str], log: Path) -> Ite
         ),
     ):
         yield Client(portal, session, name)
+
+
+class Place:
+    """A copy of the rig with a port, models, and a cache of its own."""
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.rig = folder / TINY.name
+        self.log = folder / "mcp.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        runs = self.rig / "benchmarks" / "runs"
+        runs.mkdir(parents=True)
+        shutil.copy(TINY / "tpu.env", self.rig)
+        shutil.copytree(TINY / "benchmarks" / "runs" / SPEED_RUN, runs / SPEED_RUN)
+        self.environment = {
+            "PYTHONPATH": str(ROOT),
+            "PORT": str(self.port),
+            "GEMMA_RIGS_CACHE": str(folder / "cache"),
+            "MODELS_DIR": str(folder / "models"),
+            "LLAMA_SERVER": str(engine.server),
+            "SPEED_N_MAX": "1",
+        }
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, str(ROOT / "scripts" / "mcp_server.py"), str(self.rig)]
+
+    def session(self) -> AbstractContextManager[Client]:
+        return client(self.command, self.environment, self.log)

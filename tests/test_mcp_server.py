@@ -6,11 +6,8 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +17,10 @@ from mcp.shared.exceptions import MCPError
 
 from common import pair
 from common.engine import Engine
-from common.rig import ROOT
-from tests.conftest import TINY
-from tests.mcp_client import Client, client
+from tests.mcp_client import SPEED_RUN, Client, Place
 
 pytestmark = pytest.mark.engine
-SPEED_RUN = "2026-11-29-speed-cpu"
 PROMPT = "Say something."
-
-
-class Place:
-    """A copy of the rig with a port, models, and a cache of its own."""
-
-    def __init__(self, folder: Path, engine: Engine) -> None:
-        self.rig = folder / TINY.name
-        self.log = folder / "mcp.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        runs = self.rig / "benchmarks" / "runs"
-        runs.mkdir(parents=True)
-        shutil.copy(TINY / "tpu.env", self.rig)
-        shutil.copytree(TINY / "benchmarks" / "runs" / SPEED_RUN, runs / SPEED_RUN)
-        self.environment = {
-            "PYTHONPATH": str(ROOT),
-            "PORT": str(self.port),
-            "GEMMA_RIGS_CACHE": str(folder / "cache"),
-            "MODELS_DIR": str(folder / "models"),
-            "LLAMA_SERVER": str(engine.server),
-            "SPEED_N_MAX": "1",
-        }
-
-    @property
-    def command(self) -> list[str]:
-        return [sys.executable, str(ROOT / "scripts" / "mcp_server.py"), str(self.rig)]
-
-    def session(self) -> AbstractContextManager[Client]:
-        return client(self.command, self.environment, self.log)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +141,7 @@ def test_serving(idle: Client) -> None:
     assert status["job"] == idle.call("list_jobs")["jobs"][0]["job"]
     assert status["context"] > 0
     assert idle.call("verify_health")["healthy"] is True
-    assert any("listening" in line for line in idle.call("read_server_log")["lines"])
+    assert any("listening" in line for line in idle.call("read_server_log", lines=500)["lines"])
     assert any("ready after" in x for x in idle.call("read_server_log", of="start")["lines"])
     stopped = idle.call("stop_server")
     assert stopped["stopped"] is True
@@ -281,6 +245,7 @@ def test_a_server_that_cannot_start_says_why(idle: Client, place: Place) -> None
 
 def test_a_port_that_is_taken(idle: Client, place: Place) -> None:
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", place.port))
         other.listen()
         assert f"port {place.port}" in idle.refused("start_server")
@@ -370,10 +335,10 @@ def test_a_job_that_is_killed_is_lost(place: Place, idle: Client) -> None:
 
 
 def test_a_job_that_fails_says_why(idle: Client) -> None:
-    job = idle.call("start_measurement", kind="sweep", resume=True)["job"]
+    job = idle.call("start_measurement", kind="cost", resume=True)["job"]
     found = idle.call("follow_job", job=job, wait_s=60)["job"]
     assert (found["state"], found["exit_code"]) == ("failed", 1)
-    assert "has no unfinished sweep run" in found["error"]
+    assert "has no unfinished cost run" in found["error"]
 
 
 def test_runs_in_pages(shared: Client, place: Place) -> None:
@@ -433,117 +398,6 @@ def test_recommending(shared: Client, place: Place) -> None:
     assert told["run"] == "2026-11-28-tune-cpu"
     assert told["changes"] == {"SPEC_TYPE": ""}
     assert shared.call("recommend", workload="documents")["run"] is None
-
-
-HOSTILE = [
-    ("read_run", {"run": "../../../etc"}, "there is no run"),
-    ("read_run", {"run": f"../runs/{SPEED_RUN}"}, "there is no run"),
-    ("read_run", {"run": "/etc"}, "there is no run"),
-    ("read_run", {"run": f"{SPEED_RUN}/"}, "there is no run"),
-    ("read_run", {"run": f"{SPEED_RUN}\n"}, "there is no run"),
-    ("read_run", {"run": f"{SPEED_RUN}\0"}, "there is no run"),
-    ("read_run", {"run": "*"}, "there is no run"),
-    ("read_run", {"run": "--help"}, "there is no run"),
-    ("read_run", {"run": ""}, "at least 1 character"),
-    ("read_run", {"run": "x" * 100_000}, "at most 200 characters"),
-    ("read_run", {"run": SPEED_RUN, "part": "../../tpu.env"}, "Input should be"),
-    ("read_run", {"run": SPEED_RUN, "part": "samples.jsonl"}, "Input should be"),
-    ("read_run", {"run": SPEED_RUN, "offset": -1}, "greater than or equal to 0"),
-    ("read_run", {"run": SPEED_RUN, "limit": 10**30}, "less than or equal to"),
-    ("read_run", {"run": ["a"]}, "valid string"),
-    ("read_run", {"run": {"$ref": "/etc/passwd"}}, "valid string"),
-    ("read_run", {"run": SPEED_RUN, "path": "/etc/passwd"}, "not permitted"),
-    ("read_run", {}, "Field required"),
-    ("compare_runs", {"runs": []}, "at least 1 item"),
-    ("compare_runs", {"runs": [SPEED_RUN] * 21}, "at most 20 items"),
-    ("compare_runs", {"runs": ["-m", "/etc/passwd"]}, "there is no run"),
-    ("compare_runs", {"runs": "../.."}, "valid list"),
-    ("start_measurement", {"kind": "--help"}, "Input should be"),
-    ("start_measurement", {"kind": "serve"}, "Input should be"),
-    ("start_measurement", {"kind": "../common/run"}, "Input should be"),
-    ("start_measurement", {"kind": "speed; touch /tmp/x"}, "Input should be"),
-    ("start_measurement", {"kind": "speed", "quick": "perhaps"}, "valid boolean"),
-    ("start_measurement", {"kind": "speed", "out": "/etc"}, "not permitted"),
-    ("follow_job", {"job": "../../serving"}, "has no job"),
-    ("follow_job", {"job": "1", "wait_s": 10**9}, "less than or equal to 600"),
-    ("cancel_job", {"job": "."}, "has no job"),
-    ("cancel_job", {"job": "1"}, "has no job"),
-    ("cancel_job", {"job": 1}, "valid string"),
-    ("ask_model", {"prompt": "x" * 200_000}, "at most 100000 characters"),
-    ("ask_model", {"prompt": "a", "max_tokens": 10**9}, "less than or equal to 4096"),
-    ("ask_model", {"prompt": "a", "max_tokens": 0}, "greater than or equal to 1"),
-    ("ask_model", {"prompt": "a", "max_tokens": 1.5}, "valid integer"),
-    ("ask_model", {"prompt": "a", "temperature": -1}, "greater than or equal to 0"),
-    ("ask_model", {"prompt": None}, "valid string"),
-    ("ask_model", {"prompt": ["a"]}, "valid string"),
-    ("ask_model", {"prompt": "a", "url": "http://127.0.0.1:1"}, "not permitted"),
-    ("fetch_files", {"which": "/etc/passwd"}, "Input should be"),
-    ("fetch_files", {"which": "model", "MODEL_HF": "evil/repo"}, "not permitted"),
-    ("estimate_memory", {"changes": {"MODEL": "/etc/passwd"}}, "Input should be"),
-    ("estimate_memory", {"changes": {"CTX_SIZE": "1; ls"}}, "shell character"),
-    ("estimate_memory", {"changes": {"CTX_SIZE": "1\n2"}}, "shell character"),
-    ("estimate_memory", {"changes": {"CTX_SIZE": "-m"}}, "expected a whole number"),
-    ("estimate_memory", {"changes": {"CTX_SIZE": "9" * 40}}, "at most 32 characters"),
-    ("estimate_memory", {"changes": {"CTX_SIZE": "99999999999"}}, "from 256 to 10000000"),
-    ("read_server_log", {"of": "/etc/passwd"}, "Input should be"),
-    ("read_server_log", {"lines": 10**9}, "less than or equal to 500"),
-    ("watch_server", {"seconds": 10**9}, "less than or equal to 120"),
-    ("start_server", {"wait_s": -1}, "greater than or equal to 0"),
-    ("start_server", {"PORT": "80"}, "not permitted"),
-    ("recommend", {"workload": "-m /etc/passwd"}, "Input should be"),
-    ("list_runs", {"limit": 0}, "greater than or equal to 1"),
-    ("no_such_tool", {}, "no_such_tool"),
-]
-
-
-@pytest.mark.parametrize(("tool", "arguments", "text"), HOSTILE)
-def test_hostile_arguments(shared: Client, tool: str, arguments: dict[str, Any], text: str) -> None:
-    try:
-        said = shared.refused(tool, **arguments)
-    except MCPError as error:  # the protocol's own way to refuse
-        said = str(error)
-    assert text in said
-    assert "Traceback" not in said
-    assert len(said) < 3000
-
-
-def test_standard_output_holds_the_protocol_only(place: Place) -> None:
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
-    sent = f"{json.dumps(hello)}\nnot JSON\n" + '{"jsonrpc": "2.0", "id": 2, "method": "none"}\n'
-    done = subprocess.run(
-        place.command,
-        input=sent,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **place.environment},
-        timeout=60,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines[0]["result"]["serverInfo"]["name"] == place.rig.name
-    assert all(line["jsonrpc"] == "2.0" for line in lines)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_rig_that_is_none_is_an_error_in_one_line(place: Place) -> None:
-    done = subprocess.run(
-        [*place.command[:2], "../no-such-rig"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **place.environment},
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: ")
-    assert "is not a rig" in done.stderr
 
 
 def test_every_tool_was_driven(shared: Client, request: pytest.FixtureRequest) -> None:
