@@ -1,5 +1,6 @@
 """MCP tools: the rig itself: its settings, this host, its files, its memory, the card."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 import psutil
@@ -71,7 +72,7 @@ class RigTools:
         for file in files.wanted(self.rig):
             state = "not here; fetch_files brings it"
             if file.path.is_file():
-                state = meanwhile(context, f"reading {file.name}", lambda f=file: _verify(f))
+                state = meanwhile(context, f"reading {file.name}", partial(_verify, file))
             found.append(self._file(file, state))
         return answers.ModelFiles(folder=str(places.models()), files=found, messages=[])
 

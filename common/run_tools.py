@@ -12,7 +12,7 @@ from pydantic import Field
 from common import answers, experience, jobs, rig, run
 from common.errors import RigError
 from common.jobs import Job
-from common.notices import tell
+from common.notices import meanwhile, tell
 from common.rig import Rig
 
 Kind = Literal[
@@ -70,13 +70,13 @@ class RunTools:
         log = [line[:2000] for line in found.log_lines(lines)] if lines else []
         return answers.Followed(job=info, log=log, answer=answer)
 
-    def cancel_job(self, job: Name) -> answers.JobInfo:
+    def cancel_job(self, context: Context, job: Name) -> answers.JobInfo:
         """End a running job of this rig as Ctrl-C would. A run keeps what it has measured.
 
         start_measurement with `resume` continues it. A job that has ended stays as it is.
         """
         found = jobs.find(self.rig, job)
-        jobs.cancel(found)
+        meanwhile(context, "waiting for it to end", lambda: jobs.cancel(found))
         return self._info(found)
 
     def _info(self, job: Job) -> answers.JobInfo:

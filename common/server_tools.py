@@ -57,7 +57,7 @@ class ServerTools:
     def _started(self, already: bool, ready: bool) -> answers.ServerStart:
         return answers.ServerStart(already=already, ready=ready, server=self.server_status())
 
-    def stop_server(self) -> answers.ServerStop:
+    def stop_server(self, context: Context) -> answers.ServerStop:
         """Stop this rig's server, wherever it was started; also one that is still starting.
 
         Only a process that this project recorded is stopped. Replies under way are lost.
@@ -66,20 +66,20 @@ class ServerTools:
         found, job = serving.find(self.rig), self._job()
         if found is None and job is None:
             return answers.ServerStop(stopped=False, took_s=0)
+        meanwhile(context, "stopping the server", lambda: self._stop(found, job))
+        return answers.ServerStop(stopped=True, took_s=time.monotonic() - begin)
+
+    def _stop(self, found: Serving | None, job: Job | None) -> None:
         if found is not None:
             serving.stop(found)
             serving.forget(self.rig)
-        if job is not None and not self._ends_by_itself(job, found is not None):
-            jobs.cancel(job)
-        return answers.ServerStop(stopped=True, took_s=time.monotonic() - begin)
-
-    def _ends_by_itself(self, job: Job, expected: bool) -> bool:
-        limit = time.monotonic() + (5 if expected else 0)
-        while job.state == "running":
-            if time.monotonic() > limit:
-                return False
+        if job is None:
+            return
+        # Its script notes the end by itself; one that is still starting has to be told.
+        limit = time.monotonic() + (5 if found else 0)
+        while job.state == "running" and time.monotonic() < limit:
             time.sleep(0.05)
-        return True
+        jobs.cancel(job)
 
     def _job(self) -> Job | None:
         """The background job that serves this rig now."""
@@ -176,11 +176,13 @@ class ServerTools:
             generated_tokens=totals.predicted_tokens,
         )
 
-    def verify_health(self) -> answers.Health:
+    def verify_health(self, context: Context) -> answers.Health:
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
         body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
-        reply = client.ask(found.url, [body], 120)[0]
+        reply = meanwhile(
+            context, "waiting for a reply", lambda: client.ask(found.url, [body], 120)[0]
+        )
         problems = []
         if reply.error:
             problems.append(f"no reply: {reply.error}")

@@ -44,8 +44,8 @@ class Client:
         """Call a tool without waiting for it."""
         self.progress = told = []
 
-        async def note(done: float, total: float | None, message: str | None) -> None:
-            told.append((done, total, message))
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            told.append((progress, total, message))
 
         async def call() -> CallToolResult:
             return await self.session.call_tool(

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from common import pair
 from common.engine import Engine
-from tests.mcp_client import SPEED_RUN, Client, Place
+from tests.mcp_client import SPEED_RUN, Client, Place, text
 
 pytestmark = pytest.mark.engine
 PROMPT = "Say something."
@@ -165,6 +165,7 @@ def test_asking(served: Client) -> None:
     assert after["drafted"] - before["drafted"] == reply["drafted"]
     # A prompt that is JSON stays text; a system message is taken.
     assert served.call("ask_model", prompt='{"a": 1}', max_tokens=1, system="[1, 2]")["text"]
+    assert "the model gave no reply" in served.refused("ask_model", prompt="word " * 20_000)
 
 
 def test_watching(served: Client) -> None:
@@ -219,9 +220,15 @@ def test_two_clients_at_once_start_one_server(place: Place, idle: Client) -> Non
     with place.session() as other:
         calls = [session.begin("start_server", {}) for session in (idle, other)]
         started = [idle.end("start_server", call) for call in calls]
+        idle.call("stop_server")
+        speed = {"kind": "speed", "quick": True}
+        calls = [session.begin("start_measurement", speed) for session in (idle, other)]
+        results = [call.result() for call in calls]
     assert sorted(found["already"] for found in started) == [False, True]
     assert [found["ready"] for found in started] == [True, True]
     assert len({found["server"]["pid"] for found in started}) == 1
+    assert sorted(result.is_error for result in results) == [False, True]
+    assert "is being measured" in "".join(text(result) for result in results)
 
 
 def test_a_server_that_is_starting_can_be_stopped(idle: Client) -> None:
@@ -343,16 +350,16 @@ def test_a_job_that_fails_says_why(idle: Client) -> None:
 
 def test_runs_in_pages(shared: Client, place: Place) -> None:
     file = place.rig / "benchmarks" / "runs" / SPEED_RUN / "summary.json"
-    text, offset = "", 0
+    whole, offset = "", 0
     while True:
         page = shared.call("read_run", run=SPEED_RUN, part="summary", offset=offset, limit=3000)
         assert len(page["text"]) <= 3000
-        text += page["text"]
+        whole += page["text"]
         if page["next_offset"] is None:
             break
         offset = page["next_offset"]
-    assert text == file.read_text()
-    assert page["total"] == len(text)
+    assert whole == file.read_text()
+    assert page["total"] == len(whole)
     assert shared.call("read_run", run=SPEED_RUN, offset=10_000_000)["text"] == ""
     every = shared.call("list_runs", all_rigs=True, kind="cost")["runs"]
     assert [run["run"].split("/")[0] for run in every] == ["local-llamacpp-cpu-270m-q4_k_m"]
