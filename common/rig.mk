@@ -16,7 +16,7 @@ export RUNNER
 
 .DEFAULT_GOAL := help
 .PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
-	formats cost builds tune map accuracy identity rescore report
+	formats cost builds tune map accuracy identity rescore report mcp
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
@@ -103,3 +103,6 @@ rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=bench
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }
 	@$(SCRIPT)/report.py $(RUN)
+
+mcp: $(READY) ## let an MCP client drive this rig: writes its entry into the project's .mcp.json
+	@PYTHONPATH=$(ROOT) $(if $(READY),$(PYTHON),$(or $(BASE_PYTHON),python3)) $(ROOT)/scripts/register.py $(RIG)

@@ -26,12 +26,17 @@ class Serving:
     @property
     def process(self) -> psutil.Process | None:
         """The process, or None if it has ended."""
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.created) < 1
-            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-        except psutil.Error:
-            return None
+        return process_of(self.pid, self.created)
+
+
+def process_of(pid: int, created: float) -> psutil.Process | None:
+    """The process of this id that began at this time, or None if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - created) < 1
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
 
 
 def record_file(rig: Rig) -> Path:

@@ -19,12 +19,14 @@ NOT_VERBS = (
     "health",
     "bench_repack",
     "image_engine",
+    "job",
     "measuring",
     "preparing",
+    "register",
 )
 NO_ENGINE = (
     *("show", "draft", "bring", "model", "pin", "files"),
-    *("report", "map", "status", "stop", "doctor"),
+    *("report", "map", "status", "stop", "doctor", "mcp_server"),
 )
 
 

@@ -115,7 +115,7 @@ same_run() { # two folders are one run if they started at the same moment
     [ "$(grep -m 1 '"started"' "$1/manifest.json")" = "$(grep -m 1 '"started"' "$2/manifest.json")" ]
 }
 
-bring_home() { # CONTAINER: its new or changed run directories, owned by whoever calls
+copy_home() { # CONTAINER: its new or changed run directories, owned by whoever calls
     incoming=$(mktemp -d)
     docker cp -q "$1:$inside/." "$incoming"
     for folder in "$incoming"/*/; do
@@ -135,6 +135,10 @@ bring_home() { # CONTAINER: its new or changed run directories, owned by whoever
         rm -f "$target/run.lock"
     done
     rm -rf "$incoming"
+}
+
+bring_home() { # CONTAINER that has ended
+    copy_home "$1"
     docker rm --volumes "$1" >/dev/null
 }
 
@@ -162,7 +166,7 @@ copy_in() { # FROM TO WHAT: into the container `name`, owned by its user
         docker cp -q - "$name:$2"
 }
 
-create() { # CONTAINER VERB [ARGUMENT ...]
+create() { # CONTAINER VERB [ARGUMENT ...]; more_flags: one word each
     name=$1
     shift
     environment=$(mktemp)
@@ -174,7 +178,7 @@ create() { # CONTAINER VERB [ARGUMENT ...]
     terminal=
     if [ -t 1 ]; then terminal=--tty; fi
     # shellcheck disable=SC2086 # flags, one word each
-    docker create $terminal $GPU_FLAGS --name "$name" --init --label "gemma-rigs.run=$project/$rig" \
+    docker create $terminal $GPU_FLAGS ${more_flags:-} --name "$name" --init --label "gemma-rigs.run=$project/$rig" \
         --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$environment" \
         --volume "${MODELS_DIR:-${project}_models}:/models" --volume "${project}_kernels:/kernels" \
         --volume "$inside" --workdir "$home" "$image" "$@" >/dev/null
@@ -199,6 +203,36 @@ run() { # CONTAINER: start it, pass on signals; its exit code
         fail "the container could not be started; Docker's reason is above"
     fi
     code=$(docker wait "$1")
+}
+
+in_force() { # KEY: the setting, from the environment or tpu.env
+    printenv "$1" || sed -n "s/^$1=//p" "$root/$rig/tpu.env"
+}
+
+# For an MCP client: standard input and output are the protocol's. One container per rig stays while
+# sessions come and go, so that the next session finds the server and the jobs of this one.
+mcp_server() {
+    container=$project-$rig-mcp
+    if [ -n "$(docker ps --quiet --filter "name=^$container\$")" ]; then
+        copy_home "$container"
+    else
+        if docker inspect "$container" >/dev/null 2>&1; then bring_home "$container"; fi
+        port=$(in_force PORT)
+        # Inside it listens on every address; outside only where HOST says.
+        more_flags="--publish $(in_force HOST):$port:$port --env HOST=0.0.0.0 --entrypoint sleep"
+        create "$container" infinity
+        docker start "$container" >/dev/null
+    fi
+    code=0
+    docker exec --interactive "$container" /opt/venv/bin/python /opt/gemma-rigs/scripts/entry.py \
+        mcp_server "$rig" <&3 || code=$?
+    trap '' INT TERM HUP # bringing home is not interrupted
+    copy_home "$container"
+    # Two processes are its own: with no other, nobody needs it.
+    if [ "$(docker top "$container" -eo pid | wc -l)" -le 3 ]; then
+        docker rm --force --volumes "$container" >/dev/null
+    fi
+    exit "$code"
 }
 
 serve() {
@@ -234,6 +268,11 @@ status)
 serve)
     ready_image
     serve
+    ;;
+mcp_server)
+    exec 3<&0 </dev/null # nobody but the server reads what the client says
+    ready_image
+    mcp_server
     ;;
 *)
     collect_left

@@ -49,11 +49,17 @@ def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
         known = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
         total = plan.at_most or known
+        done = tenth = 0
         with tqdm(total=total, unit="trial", disable=None) as bar:
 
             def show(finished: int, what: str) -> None:
+                nonlocal done, tenth
                 bar.set_description(what, refresh=False)
                 bar.update(finished)
+                done += finished
+                if bar.disable and total and done * 10 // total >= tenth:  # where there is no bar
+                    tenth = done * 10 // total + 1
+                    say(f"  {done} of {total} trials")
 
             try:
                 experiment.measure(plan, loaded, built, current, show)

@@ -23,10 +23,12 @@ def body() -> None:
     cli.say(f"starting; the log is {log}")
     running = Server(rig, engine, log)
     cli.say(shlex.join(running.command))
+    recorded = False
     try:
         with running:
             assert running.process is not None
             serving.record(rig, running.process.pid)
+            recorded = True
             introduce(rig, running)
             if CONTAINER.is_file():  # Docker keeps the log
                 code = running.follow(sys.stdout.buffer.write)
@@ -35,7 +37,8 @@ def body() -> None:
             if code not in (0, -15):
                 raise running.death("llama-server has ended by itself")
     finally:
-        serving.forget(rig)
+        if recorded:  # a second serve that found the port taken must not forget the first
+            serving.forget(rig)
     cli.say("stopped")
 
 

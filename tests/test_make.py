@@ -14,7 +14,7 @@ RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [
     *["help", "show", "serve", "stop", "status", "draft", "model", "pin", "files", "image"],
     *["speed", "longctx", "sweep", "longmixed", "map", "accuracy", "identity", "rescore", "report"],
-    *["repack", "formats", "cost", "builds", "tune"],
+    *["repack", "formats", "cost", "builds", "tune", "mcp"],
 ]
 
 
