@@ -31,7 +31,7 @@ from common.rig import ROOT, Rig
 
 KINDS = (
     *("speed", "longctx", "sweep", "longmixed", "formats"),
-    *("cost", "accuracy", "identity", "tune"),
+    *("cost", "accuracy", "identity", "builds", "tune"),
 )
 SERVE = "serve"
 RECORD = "job.json"
@@ -192,8 +192,6 @@ def measure(rig: Rig, kind: str, quick: bool, resume: bool) -> Job:
     Raises RigError if another runs, or if a server of this project has the port.
     """
     assert kind in KINDS
-    if not (ROOT / "scripts" / f"{kind}.py").is_file():
-        raise RigError(f"{kind} is not built yet")
     with _alone():
         _check_nothing_measured("and two would disturb each other")
         for job in running():

@@ -1,6 +1,5 @@
 """MCP tools: measurements in the background, the runs there are, and what they recommend."""
 
-import importlib
 import json
 import time
 from pathlib import Path
@@ -16,7 +15,16 @@ from common.notices import meanwhile, tell
 from common.rig import Rig
 
 Kind = Literal[
-    "speed", "longctx", "sweep", "longmixed", "formats", "cost", "accuracy", "identity", "tune"
+    "speed",
+    "longctx",
+    "sweep",
+    "longmixed",
+    "formats",
+    "cost",
+    "accuracy",
+    "identity",
+    "builds",
+    "tune",
 ]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MOST_COMPARED = 200_000  # characters
@@ -37,7 +45,8 @@ class RunTools:
 
         speed: draft lengths. longctx: depth of context. sweep, longmixed: requests at once.
         formats: the drafter's number formats. cost: from which acceptance drafting pays.
-        accuracy, identity: are the answers as good, the text the same. tune: the best settings.
+        accuracy, identity: are the answers as good, the text the same. builds: another build of
+        llama.cpp beside this one. tune: the best settings.
         `quick` is a short look; a full one takes minutes to hours. `resume` continues the last
         unfinished run. One measurement runs at a time, and not beside this rig's server.
         """
@@ -169,10 +178,9 @@ class RunTools:
     ) -> answers.Comparison:
         """Compare finished runs, also of other rigs: figures, intervals, and what is unequal."""
         folders = [self._find(name) for name in runs]
-        try:
-            compare = importlib.import_module("common.compare")
-        except ModuleNotFoundError:
-            raise RigError("compare is not built yet; read_run gives each summary") from None
+        # Imported here: the libraries behind it are slow to load, and a client waits for tools.
+        from common import compare
+
         found = json.loads(json.dumps(compare.compare(folders)))
         if len(json.dumps(found)) > MOST_COMPARED:
             raise RigError("the comparison is too long for one answer; compare fewer runs")

@@ -131,12 +131,6 @@ def test_a_server_from_a_terminal(tiny: Rig, sleeper: "subprocess.Popen[bytes]")
         jobs.measure(tiny, "speed", quick=True, resume=False)
 
 
-def test_what_is_not_built(tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "ROOT", tmp_path)
-    with pytest.raises(RigError, match="speed is not built yet"):
-        jobs.measure(tiny, "speed", quick=True, resume=False)
-
-
 def test_the_kinds_are_scripts() -> None:
     for kind in (*jobs.KINDS, jobs.SERVE):
         script = ROOT / "scripts" / f"{kind}.py"

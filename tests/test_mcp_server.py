@@ -1,6 +1,5 @@
 """Every MCP tool, driven by the SDK's client over stdio against the known-answer rig."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -373,10 +372,6 @@ def test_runs_in_pages(shared: Client, place: Place) -> None:
 
 def test_comparing(shared: Client) -> None:
     other = "local-llamacpp-cpu-270m-q4_k_m/2026-11-29-speed-cpu"
-    if importlib.util.find_spec("common.compare") is None:
-        assert "not built yet" in shared.refused("compare_runs", runs=[SPEED_RUN])
-        shared.answered.add("compare_runs")
-        return
     found = shared.call("compare_runs", runs=[SPEED_RUN, other])
     assert found["runs"] == [SPEED_RUN, other]
     assert found["comparison"]
