@@ -20,6 +20,7 @@ NOT_VERBS = (
     "bench_repack",
     "image_engine",
     "measuring",
+    "new_rig",
     "preparing",
 )
 NO_ENGINE = (
