@@ -27,7 +27,7 @@ _COMMON_WORDS = frozenset(
 
 def _slot(name: str) -> str:
     """What distinguishes a card, in letters and digits: RTX 3050 OEM is 3050oem."""
-    words = [word for word in name.lower().split() if word not in _COMMON_WORDS]
+    words = [word for word in name.lower().replace("_", " ").split() if word not in _COMMON_WORDS]
     return re.sub(r"[^a-z0-9]", "", "".join(words))
 
 
@@ -108,7 +108,7 @@ def find(name: str | None) -> Card:
         return _checked(present[0])
     slot = _slot(name)
     for card in (*present, *CARDS.values()):
-        if slot and slot in (card.slot, card.gpu_name.lower()):
+        if slot == card.slot:
             return _checked(card)
     near = difflib.get_close_matches(slot, CARDS, 2, 0.5)
     hint = f"did you mean {' or '.join(CARDS[slot].name for slot in near)}? " if near else ""

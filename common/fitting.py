@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from common import memory
 from common.cards import Card
 from common.errors import RigError
 from common.memory import DEFAULT_SLOTS, Load, Need
 from common.shaped_pair import sized
+from common.shapes import Shape
 from common.sizes import DRAFTER_ENCODING, Size
 
 SPARE_MIB = 200.0
@@ -55,11 +57,16 @@ def need(size: Size, encoding: str, load: Load) -> Need:
     shape = size.shape
     return memory.need_of(
         memory.model_of_shape(shape, "target"),
-        memory.held_mib(sized(shape, "target", encoding)),
+        _weights_mib(shape, "target", encoding),
         memory.model_of_shape(shape, "drafter"),
-        memory.held_mib(sized(shape, "drafter", DRAFTER_ENCODING)),
+        _weights_mib(shape, "drafter", DRAFTER_ENCODING),
         load,
     )
+
+
+@cache
+def _weights_mib(shape: Shape, role: str, kind: str) -> float:
+    return memory.held_mib(sized(shape, role, kind))
 
 
 def fit(card: Card, size: Size, encoding: str) -> Fit:

@@ -167,7 +167,8 @@ def cells(model: Model, load: Load) -> tuple[int, int]:
     if load.unified:
         full, windows, times = _padded(load.ctx_size), model.window * load.slots, 1
     else:
-        full, windows, times = _padded(load.ctx_size // load.slots), model.window, load.slots
+        each = _padded(load.ctx_size) // load.slots
+        full, windows, times = _padded(each), model.window, load.slots
     batch = min(UBATCH, load.ctx_size)
     sliding = _padded(min(full, windows + batch)) if model.window else full
     return full * times, sliding * times

@@ -39,11 +39,12 @@ def make(blueprint: Blueprint, root: Path = ROOT) -> Path:
             new_compose = Path(temporary) / COMPOSE
             new_compose.write_text(_inserted(compose, service, blueprint.name), encoding="utf-8")
             shutil.copymode(compose, new_compose)
-            draft.rename(folder)
             try:
+                draft.rename(folder)
                 new_compose.replace(compose)
             except BaseException:
-                shutil.rmtree(folder)
+                if new_compose.exists() and not draft.exists():
+                    shutil.rmtree(folder)  # ours, and no service names it
                 raise
     except OSError as error:
         raise RigError(
