@@ -1,14 +1,11 @@
 """Memory: what a model takes on a card, part by part, from its files or from its layer sizes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import gguf
 
 from common import files
-from common.errors import RigError
+from common.gguf_file import GgufFile, open_gguf
 from common.rig import Rig
 from common.shapes import FULL_HEAD, HEAD, Shape
 
@@ -22,6 +19,7 @@ DEFAULT_SLOTS = 4
 """what llama-server makes of no -np: so many slots, sharing one cache"""
 RUNTIME_MIB = 300.0
 """what CUDA itself takes: its context, the kernels, and room for matrix products"""
+SLIDING = "attention.sliding_window"
 HOST_ONLY = ("per_layer_token_embd.weight",)
 """llama.cpp looks up rows of these on the host, so a card does without them"""
 
@@ -43,10 +41,10 @@ class Model:
     window: int
     """tokens that sliding layers look back; 0 where none slides"""
     hidden: int
-    feed_forward: int
-    """of the widest layer; with experts, of all that a token uses"""
+    wide: int
+    """values of a token that are alive at once in the widest feed-forward"""
     per_layer: int
-    """per-layer embeddings of one token, over all layers; 0 where there are none"""
+    """per-layer embeddings of a token, over all layers; 0 where there are none"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Need:
 def need_mib(rig: Rig) -> float | None:
     """Memory in MiB that serving the rig takes; None while a file is missing.
 
-    Raises RigError if a file cannot be read.
+    Raises RigError if a file is no GGUF or cut short.
     """
     found = need(rig)
     return None if found is None else found.total
@@ -103,8 +101,9 @@ def need(rig: Rig) -> Need | None:
     if not all(path.is_file() for path in wanted.values()):
         return None
     on_card = rig.backend == "cuda"
-    weights = {role: weights_mib(path, on_card) for role, path in wanted.items()}
-    models = {role: model_of_file(path) for role, path in wanted.items()}
+    opened = {role: open_gguf(path) for role, path in wanted.items()}
+    weights = {role: _weights_mib(file, on_card) for role, file in opened.items()}
+    models = {role: _model_of(file) for role, file in opened.items()}
     found = need_of(
         models["model"], weights["model"], models.get("drafter"), weights.get("drafter", 0.0),
         load_of(rig),
@@ -137,9 +136,13 @@ def load_of(rig: Rig) -> Load:
 
 def weights_mib(path: Path, on_card: bool) -> float:
     """The weights of one file in MiB; on a card those that it must hold."""
+    return _weights_mib(open_gguf(path), on_card)
+
+
+def _weights_mib(file: GgufFile, on_card: bool) -> float:
     if not on_card:
-        return path.stat().st_size / 2**20
-    return held_mib((tensor.name, int(tensor.n_bytes)) for tensor in _reader(path).tensors)
+        return file.path.stat().st_size / 2**20
+    return held_mib((tensor.name, tensor.nbytes) for tensor in file.tensors)
 
 
 def held_mib(tensors: Iterable[tuple[str, int]]) -> float:
@@ -187,19 +190,28 @@ def cache_mib(model: Model, load: Load) -> float:
 
 
 def buffers_mib(model: Model, load: Load) -> float:
-    """Working buffers for one batch in MiB, an estimate.
+    """Working buffers for one batch in MiB.
 
-    What is alive at once in the widest place: the per-layer inputs three times over, gate and up
-    of the feed-forward, a few hidden states; and the masks, a value for each cell and token.
+    An estimate: values of each token that are alive at once (per-layer inputs twice, nine hidden
+    states, the widest feed-forward), in f32, and the masks. It was fitted to what llama.cpp's own
+    fit tool says of the five sizes; docs/METHOD.md says how far off it is.
     """
-    wide = 3 * model.per_layer + 2 * model.feed_forward + 4 * model.hidden
-    return (wide * 4 * UBATCH) / 2**20 + masks_mib(model, load)
+    return _batch_mib(2 * model.per_layer + 9 * model.hidden + model.wide) + masks_mib(model, load)
 
 
 def drafter_buffers_mib(drafter: Model, target: Model, load: Load) -> float:
-    """The same for the drafter, which reads the target's hidden state and masks its cache."""
-    wide = 3 * target.hidden + 2 * drafter.feed_forward + 4 * drafter.hidden
-    return (wide * 4 * UBATCH) / 2**20 + masks_mib(target, load)
+    """The same for the drafter, which begins with five of the target's hidden states."""
+    later = target.hidden + 9 * drafter.hidden + drafter.wide
+    return _batch_mib(max(5 * target.hidden, later)) + masks_mib(target, load)
+
+
+def _batch_mib(values: int) -> float:
+    return values * UBATCH * BYTES["f32"] / 2**20
+
+
+def wide_of(hidden: int, feed_forward: int, experts_used: int, expert_feed_forward: int) -> int:
+    """Gate and up of a feed-forward; or what the experts that a token uses hold and put out."""
+    return max(2 * feed_forward, experts_used * (hidden + expert_feed_forward))
 
 
 def masks_mib(model: Model, load: Load) -> float:
@@ -214,63 +226,58 @@ def masks_mib(model: Model, load: Load) -> float:
 def model_of_shape(shape: Shape, role: str) -> Model:
     """The target or drafter of a shape. A drafter reads the target's cache and owns none."""
     if role == "drafter":
-        return Model((), shape.window, shape.drafter_hidden, shape.drafter_feed_forward, 0)
+        hidden, wide = shape.drafter_hidden, 2 * shape.drafter_feed_forward
+        return Model((), shape.window, hidden, wide, 0)
     layers = []
     for number in range(shape.layers):
         if shape.owns_kv(number):
             slides = shape.is_sliding(number)
             count = shape.kv_heads_of(number) * (HEAD if slides else FULL_HEAD)
             layers.append(Layer(slides, count, count))
-    wide = max(shape.feed_forward_of(number) for number in range(shape.layers))
-    wide += shape.experts_used * shape.expert_feed_forward
+    widest = max(shape.feed_forward_of(number) for number in range(shape.layers))
+    wide = wide_of(shape.hidden, widest, shape.experts_used, shape.expert_feed_forward)
     per_layer = shape.layers * shape.per_layer_embedding
     return Model(tuple(layers), shape.window, shape.hidden, wide, per_layer)
 
 
 def model_of_file(path: Path) -> Model:
     """The same from a GGUF file's settings. Raises RigError if it cannot be read."""
-    reader = _reader(path)
-    arch = str(reader.fields["general.architecture"].contents())
+    return _model_of(open_gguf(path))
 
-    def value(name: str, default: Any) -> Any:
-        field = reader.fields.get(f"{arch}.{name}")
-        return default if field is None else field.contents()
 
-    count, hidden = int(value("block_count", 0)), int(value("embedding_length", 0))
-    window = int(value("attention.sliding_window", 0))
-    pattern = value("attention.sliding_window_pattern", None)
-    if pattern is None:  # Gemma 3 says only the window: five sliding layers, then a full one
-        pattern = [layer % 6 != 5 for layer in range(count)]
-    head = hidden // max(1, _each(value("attention.head_count", 1), count)[0])
-    heads = _each(value("attention.head_count_kv", 1), count)
-    key = value("attention.key_length", head)
-    val = value("attention.value_length", head)
-    sliding_key = value("attention.key_length_swa", key)
-    sliding_val = value("attention.value_length_swa", val)
+def _model_of(file: GgufFile) -> Model:
+    arch = file.value("general.architecture")
+
+    def each(name: str, default: int = 0) -> list[int]:
+        """The numbers of a setting, one a layer even where it is the same for all."""
+        numbers = [int(number) for number in file.numbers(f"{arch}.{name}")] or [default]
+        return numbers * count if len(numbers) == 1 else numbers
+
+    def one(name: str, default: int = 0) -> int:
+        return int((file.numbers(f"{arch}.{name}") or (default,))[0])
+
+    count, hidden, window = one("block_count"), one("embedding_length"), one(SLIDING)
+    # Gemma 3 says only the window: five sliding layers, then a full one.
+    pattern = file.numbers(f"{arch}.{SLIDING}_pattern")
+    pattern = pattern or tuple(layer % 6 != 5 for layer in range(count))
+    head = hidden // max(1, one("attention.head_count", 1))
+    key = one("attention.key_length", head)
+    value = one("attention.value_length", head)
+    sliding = one("attention.key_length_swa", key), one("attention.value_length_swa", value)
     # An assistant drafter reads the cache of its target.
-    shared = int(value("attention.shared_kv_layers", 0))
-    owning = 0 if arch == "gemma4-assistant" else count - shared
+    shared = count if arch == "gemma4-assistant" else one("attention.shared_kv_layers")
+    heads = each("attention.head_count_kv", 1)
     layers = []
-    for number in range(owning):
+    for number in range(count - shared):
         slides = bool(window) and number < len(pattern) and bool(pattern[number])
-        keys, values = (sliding_key, sliding_val) if slides else (key, val)
+        keys, values = sliding if slides else (key, value)
         layers.append(Layer(slides, heads[number] * keys, heads[number] * values))
-    wide = max(_each(value("feed_forward_length", 0), count), default=0)
-    wide += int(value("expert_used_count", 0)) * int(value("expert_feed_forward_length", 0))
-    per_layer = count * int(value("embedding_length_per_layer_input", 0))
+    wide = wide_of(
+        hidden, max(each("feed_forward_length"), default=0),
+        one("expert_used_count"), one("expert_feed_forward_length"),
+    )  # fmt: skip
+    per_layer = count * one("embedding_length_per_layer_input")
     return Model(tuple(layers), window, hidden, wide, per_layer)
-
-
-def _reader(path: Path) -> Any:
-    try:
-        return gguf.GGUFReader(path)
-    except (OSError, ValueError, IndexError) as error:
-        raise RigError(f"{path} is not a readable GGUF file: {error}; fetch it again") from None
-
-
-def _each(value: Any, count: int) -> Sequence[int]:
-    """One number a layer, of a setting that is a number or a list."""
-    return [int(each) for each in value] if isinstance(value, list) else [int(value)] * count
 
 
 def _padded(count: int) -> int:

@@ -46,7 +46,7 @@ def test_kv_cache_of_the_tiny_pair_is_the_servers(
     cache, buffers = logged(of, real_engine, tmp_path / "server.log")
     assert memory.kv_mib(of, path) == pytest.approx(cache, abs=0.011)  # two figures to 0.01
     ours = memory.buffers_mib(memory.model_of_file(path), memory.load_of(of))
-    assert ours == pytest.approx(buffers, rel=0.25)
+    assert -1 < ours - buffers < 25
 
 
 @pytest.mark.engine
@@ -64,7 +64,7 @@ def test_kv_cache_of_other_types(
 
 @pytest.mark.engine
 @pytest.mark.parametrize("ctx_size", [3000, 16384])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["apart", "shared"])
 def test_kv_cache_of_gemma_3_is_the_servers(
     tiny: Rig,
     real_engine: Engine,
@@ -82,7 +82,7 @@ def test_kv_cache_of_gemma_3_is_the_servers(
     cache, buffers = logged(of, real_engine, tmp_path / "server.log")
     assert memory.kv_mib(of, path) == pytest.approx(cache, abs=0.011)
     ours = memory.buffers_mib(memory.model_of_file(path), memory.load_of(of))
-    assert ours == pytest.approx(buffers, rel=0.25)
+    assert -1 < ours - buffers < 25
 
 
 @pytest.mark.parametrize("role", ["target", "drafter"])
