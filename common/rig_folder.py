@@ -93,8 +93,12 @@ def _inserted(compose: Path, service: str, name: str) -> str:
     if not before.count("\nservices:\n") == before.count("\nvolumes:\n") == 1:
         raise RigError(f"{compose}: expected `volumes:` after the services; nothing was made")
     after = f"{before[:at].rstrip()}\n\n{service}{before[at:]}"
-    old, new = yaml.safe_load(before), yaml.safe_load(after)
-    added = {key: new["services"].pop(key) for key in (name, f"{name}-files")}
-    if old != new or added[name]["env_file"] != [f"{name}/{FILE}"]:
-        raise RigError(f"{compose}: its layout is not the usual one; nothing was made")
-    return after
+    try:
+        old, new = yaml.safe_load(before), yaml.safe_load(after)
+        added = {key: new["services"].pop(key) for key in (name, f"{name}-files")}
+        same = {**old, "services": old["services"] or {}} == new
+        if same and added[name]["env_file"] == [f"{name}/{FILE}"]:
+            return after
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        pass
+    raise RigError(f"{compose}: its layout is not the usual one; nothing was made")

@@ -43,8 +43,9 @@ def label(value: Card | Size) -> str:
 def copy_of_the_tree(folder: Path) -> Path:
     """A project with everything that a rig's rules need."""
     folder.mkdir()
-    for name in ("common", "scripts", ".venv"):
-        (folder / name).symlink_to(ROOT / name)
+    for name in ("common", "scripts"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ".venv").symlink_to(ROOT / ".venv")
     for name in ("compose.yaml", ".compose-lint.yml", "Makefile", "requirements-dev.lock"):
         shutil.copy2(ROOT / name, folder)
     return folder
@@ -120,6 +121,7 @@ def test_make_works_in_a_made_rig(made: Path, card: Card, size: Size) -> None:
     code, out, err = rig_rules.make(made, "-C", name, "show", PYTHONPATH=str(made))
     assert code == 0, err
     assert f"{size.model_file('q4_0')} " in out
+    assert f" -c {fitting.fit(card, size, 'q4_0').serve.ctx_size} " in out
 
 
 @pytest.mark.parametrize(("card", "size"), FITTING, ids=label)
@@ -273,11 +275,23 @@ def test_a_folder_that_cannot_be_written(tree: Path, monkeypatch: pytest.MonkeyP
     assert_nothing_was_made(tree)
 
 
-def test_a_compose_file_of_another_layout_is_left(tree: Path) -> None:
-    text = (tree / "compose.yaml").read_text().replace("\nvolumes:\n", "\nvolumes: # here\n")
-    (tree / "compose.yaml").write_text(text)
-    with pytest.raises(RigError, match="expected `volumes:` after the services"):
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("\nvolumes:\n", "\nvolumes: # here\n", "expected `volumes:` after the services"),
+        ("\nservices:\n", "\nnetworks: {}\nservices:\n  - x\n", "layout is not the usual one"),
+        ("x-files: &files", "x-files:", "layout is not the usual one"),
+        ("\nvolumes:\n", "\nnetworks:\n  one: {}\nvolumes:\n", "layout is not the usual one"),
+    ],
+)
+def test_a_compose_file_of_another_layout_is_left(
+    tree: Path, old: str, new: str, text: str
+) -> None:
+    changed = (tree / "compose.yaml").read_text().replace(old, new)
+    (tree / "compose.yaml").write_text(changed)
+    with pytest.raises(RigError, match=text):
         make(tree, CARDS["l4"], SIZES["2b"])
+    text = changed
     assert (tree / "compose.yaml").read_text() == text
     assert not list(tree.glob("local-*"))
 
@@ -306,7 +320,7 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--size", "7b"], "SIZE=7b: did you mean 2b? sizes are 2b, 4b, 12b, 26b, 31b"),
+        (["--size", "7b"], "SIZE=7b: sizes are 2b, 4b, 12b, 26b, 31b"),
         (["--size", "../2b"], "sizes are 2b, 4b"),
         (["--size", "2b", "--encoding", "q5_9"], "encodings are q4_0, q8_0, bf16"),
         (["--size", "2b", "--gpu", "../../x"], "GPU='../../x': this card is not known"),
@@ -367,7 +381,7 @@ def test_it_says_what_it_made(
 def test_make_new_rig_passes_hostile_words_whole(
     tree: Path, settings: list[str], text: str
 ) -> None:
-    code, _out, err = rig_rules.make(tree, "new-rig", *settings, PYTHONPATH=str(ROOT))
+    code, _out, err = rig_rules.make(tree, "new-rig", *settings, PYTHONPATH=str(tree))
     assert code == 2
     assert text in err
     assert err.count("error: ") == 1
