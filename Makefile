@@ -1,7 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-docker test-converter lint format doctor report engine image use
-.PHONY: bench-client bench-repack compare
+.PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
@@ -44,6 +44,10 @@ image: ## build the container image of RIG (minutes, once)
 
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,$(RIG))
+
+new-rig: $(READY) ## make a rig for another card: SIZE=2b [ENCODING=q4_0] [GPU="NVIDIA L4"]; LIST=1 shows what fits
+	@$(PYTHON) scripts/new_rig.py $(if $(SIZE),--size "$$SIZE") $(if $(ENCODING),--encoding "$$ENCODING") \
+		$(if $(GPU),--gpu "$$GPU") $(if $(filter 1,$(LIST)),--list)
 
 test-converter: $(READY) ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
 	@$(PYTHON) -m pytest -m converter

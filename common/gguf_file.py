@@ -84,6 +84,19 @@ class GgufFile:
         """The setting `key`, or None where it is absent or an array."""
         return next((s.value for s in self.settings if s.key == key), None)
 
+    def numbers(self, key: str) -> tuple[int | float, ...]:
+        """The setting `key` where it is a number or an array of numbers; empty where it is not."""
+        found = next((s for s in self.settings if s.key == key), None)
+        if found is None or isinstance(found.value, str):
+            return ()
+        if found.value is not None:
+            return (found.value,)
+        begin = 8 + len(key.encode())
+        kind, item, count = struct.unpack_from("<IIQ", found.raw, begin)
+        if kind != GGUFValueType.ARRAY or item not in _SCALARS:
+            return ()
+        return struct.unpack_from(f"<{count}{_SCALARS[GGUFValueType(item)]}", found.raw, begin + 16)
+
     def read(self, tensor: Tensor, start: int, count: int) -> npt.NDArray[np.uint8]:
         """The bytes of `count` values from number `start` on, both whole blocks."""
         begin = tensor.offset + byte_count(start, tensor.type)

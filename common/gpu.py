@@ -119,7 +119,7 @@ def find(rig: Rig) -> Card | None:
             f"{rig.name} is for the card {rig.gpu_name}, but {error}; {advice}."
         ) from None
     for card in present:
-        if wanted in card.name.lower():
+        if f" {wanted} " in f" {card.name.lower()} ":  # whole words: an L40S is no L4
             return card
     names = ", ".join(card.name for card in present) or "none"
     raise RigError(

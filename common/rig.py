@@ -220,7 +220,7 @@ class Rig:
     repack_hf_revision: str | None = _key(_text, None)
     formats_extra: tuple[str, ...] = _key(_list, ())
     """drafter files that `formats` compares beside the rig's own in three formats"""
-    cost_shape: str | None = _key(_one_of("e2b", "e4b", "tiny"), None)
+    cost_shape: str | None = _key(_one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None)
     """the pair that `cost` measures: a model's layer sizes, or the known-answer pair"""
     cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7))
     """how likely `cost` takes a drafted token to be right, given that those before it were"""

@@ -9,6 +9,7 @@ same bytes, however many threads there are.
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import gguf
@@ -29,7 +30,6 @@ SLICE = 2**21
 STEPS = (0.0025, 0.0075)
 """the range of the random steps; weights of about 0.02 keep activations finite"""
 CONTEXT = 131072
-WINDOW = 512
 SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"]
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n"
@@ -101,11 +101,15 @@ def write_safetensors(
 
 def size_of(shape: Shape, role: str, kind: str) -> int:
     """Bytes of the weights of a GGUF of `kind`: the file's size, less its metadata."""
+    return sum(size for _name, size in sized(shape, role, kind))
+
+
+def sized(shape: Shape, role: str, kind: str) -> Iterator[tuple[str, int]]:
+    """Name and bytes of each tensor in a GGUF of `kind`."""
     weight_type, _ = FORMATS[kind]
-    return sum(
-        byte_count(tensor.size, weight_type if tensor.type == BF16 else tensor.type)
-        for tensor in layout_of(shape, role)
-    )
+    for tensor in layout_of(shape, role):
+        kept = weight_type if tensor.type == BF16 else tensor.type
+        yield tensor.name, byte_count(tensor.size, kept)
 
 
 def layout_of(shape: Shape, role: str) -> list[Tensor]:
@@ -113,27 +117,40 @@ def layout_of(shape: Shape, role: str) -> list[Tensor]:
     matrices = _target_matrices(shape) if role == "target" else _drafter_matrices(shape)
     vectors = _vectors(shape, role)
     tensors = [Tensor(f"{name}.weight", size, BF16) for name, size in matrices]
-    return tensors + [Tensor(f"{name}.weight", (size,), F32) for name, size in vectors]
+    tensors += [Tensor(f"{name}.weight", (size,), F32) for name, size in vectors]
+    if role == "target" and shape.experts:
+        for layer in range(shape.layers):
+            scale, down = f"blk.{layer}.ffn_gate_inp.scale", f"blk.{layer}.ffn_down_exps.scale"
+            tensors += [Tensor(scale, (shape.hidden,), F32), Tensor(down, (shape.experts,), F32)]
+    return tensors
 
 
-def _target_matrices(shape: Shape) -> Iterator[tuple[str, tuple[int, int]]]:
+def _target_matrices(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     hidden, per_layer = shape.hidden, shape.per_layer_embedding
     yield "token_embd", (shape.vocabulary, hidden)
-    yield "per_layer_token_embd", (shape.vocabulary, per_layer * shape.layers)
-    yield "per_layer_model_proj", (per_layer * shape.layers, hidden)
+    if per_layer:
+        yield "per_layer_token_embd", (shape.vocabulary, per_layer * shape.layers)
+        yield "per_layer_model_proj", (per_layer * shape.layers, hidden)
     for layer in range(shape.layers):
         head = HEAD if shape.is_sliding(layer) else FULL_HEAD
         wide = shape.feed_forward_of(layer)
         yield f"blk.{layer}.attn_q", (shape.heads * head, hidden)
         if shape.owns_kv(layer):
-            yield f"blk.{layer}.attn_k", (shape.kv_heads * head, hidden)
-            yield f"blk.{layer}.attn_v", (shape.kv_heads * head, hidden)
+            yield f"blk.{layer}.attn_k", (shape.kv_heads_of(layer) * head, hidden)
+            if shape.is_sliding(layer) or not shape.keys_are_values:
+                yield f"blk.{layer}.attn_v", (shape.kv_heads_of(layer) * head, hidden)
         yield f"blk.{layer}.attn_output", (hidden, shape.heads * head)
         yield f"blk.{layer}.ffn_gate", (wide, hidden)
         yield f"blk.{layer}.ffn_up", (wide, hidden)
         yield f"blk.{layer}.ffn_down", (hidden, wide)
-        yield f"blk.{layer}.inp_gate", (per_layer, hidden)
-        yield f"blk.{layer}.proj", (hidden, per_layer)
+        if shape.experts:
+            expert = shape.expert_feed_forward
+            yield f"blk.{layer}.ffn_gate_inp", (shape.experts, hidden)
+            yield f"blk.{layer}.ffn_gate_up_exps", (shape.experts, 2 * expert, hidden)
+            yield f"blk.{layer}.ffn_down_exps", (shape.experts, hidden, expert)
+        if per_layer:
+            yield f"blk.{layer}.inp_gate", (per_layer, hidden)
+            yield f"blk.{layer}.proj", (hidden, per_layer)
 
 
 def _drafter_matrices(shape: Shape) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -156,18 +173,22 @@ def _vectors(shape: Shape, role: str) -> Iterator[tuple[str, int]]:
     hidden = shape.hidden if target else shape.drafter_hidden
     yield "output_norm", hidden
     yield "rope_freqs", FULL_HEAD // 2
-    if target:
-        yield "per_layer_proj_norm", shape.per_layer_embedding
+    per_layer = shape.per_layer_embedding if target else 0
+    if per_layer:
+        yield "per_layer_proj_norm", per_layer
     for layer in range(shape.layers if target else shape.drafter_layers):
         sliding = shape.is_sliding(layer) if target else _drafter_slides(shape, layer)
         head = HEAD if sliding else FULL_HEAD
         yield f"blk.{layer}.attn_q_norm", head
         if target and shape.owns_kv(layer):
             yield f"blk.{layer}.attn_k_norm", head
-        if target:
+        if per_layer:
             yield f"blk.{layer}.post_norm", hidden
         yield f"blk.{layer}.layer_output_scale", 1
-        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+        names = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"]
+        if target and shape.experts:
+            names += ["pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"]
+        for name in names:
             yield f"blk.{layer}.{name}", hidden
 
 
@@ -243,6 +264,10 @@ def _add_sizes(writer: gguf.GGUFWriter, arch: str, shape: Shape) -> None:
         writer.add_uint32(f"{arch}.attention.shared_kv_layers", shape.kv_shared_layers)
         writer.add_uint32(f"{arch}.embedding_length_per_layer_input", shape.per_layer_embedding)
         writer.add_float32(f"{arch}.final_logit_softcapping", 30.0)
+        if shape.experts:
+            writer.add_expert_count(shape.experts)
+            writer.add_expert_used_count(shape.experts_used)
+            writer.add_expert_feed_forward_length(shape.expert_feed_forward)
     else:
         layers = range(shape.drafter_layers)
         writer.add_embedding_length(shape.drafter_hidden)
@@ -255,13 +280,18 @@ def _add_sizes(writer: gguf.GGUFWriter, arch: str, shape: Shape) -> None:
         writer.add_uint32(f"{arch}.nextn_predict_layers", shape.drafter_layers)
     writer.add_block_count(len(layers))
     writer.add_context_length(CONTEXT)
-    writer.add_head_count_kv(shape.kv_heads)
+    if shape.full_kv_heads is None:
+        writer.add_head_count_kv(shape.kv_heads)
+    else:
+        slides = shape.is_sliding if arch == "gemma4" else partial(_drafter_slides, shape)
+        few = shape.full_kv_heads
+        writer.add_head_count_kv([shape.kv_heads if slides(n) else few for n in layers])
     writer.add_key_length(FULL_HEAD)
     writer.add_value_length(FULL_HEAD)
     writer.add_key_length_swa(HEAD)
     writer.add_value_length_swa(HEAD)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_sliding_window(WINDOW)
+    writer.add_sliding_window(shape.window)
     writer.add_rope_freq_base(1e6)
     writer.add_float32(f"{arch}.rope.freq_base_swa", 1e4)
     writer.add_rope_dimension_count(FULL_HEAD)

@@ -21,6 +21,7 @@ NOT_VERBS = (
     "image_engine",
     "job",
     "measuring",
+    "new_rig",
     "preparing",
     "register",
 )

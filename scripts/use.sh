@@ -11,7 +11,7 @@ rigs_for_card() { # CARD, as nvidia-smi names it
     for file in local-*/tpu.env; do
         wanted=$(sed -n 's/^GPU_NAME=//p' "$file" | tr _ ' ')
         [ -n "$wanted" ] || continue
-        case $1 in *"$wanted"*) dirname "$file" ;; esac
+        case " $1 " in *" $wanted "*) dirname "$file" ;; esac # whole words: an L40S is no L4
     done
 }
 

@@ -12,11 +12,10 @@ import yaml
 
 from common import rig
 from common.rig import ROOT, Rig
+from tests import rig_rules
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
-BUILD = ("LLAMA_CPP_COMMIT", "LLAMA_CPP_RELEASE", "CUDA_VERSION", "CUDA_ARCHITECTURES",
-         "CMAKE_EXTRA", "LLAMA_CPP_REPOSITORY", "LLAMA_CPP_RELEASE_SHA256")  # fmt: skip
 
 
 @pytest.fixture
@@ -43,35 +42,12 @@ def test_every_rig_has_one_service_and_its_files() -> None:
 
 @pytest.mark.parametrize("name", RIGS)
 def test_service_agrees_with_tpu_env(name: str) -> None:
-    service, mine = COMPOSE["services"][name], loaded(name)
-    assert service["profiles"] == [name]
-    assert service["command"] == ["serve", name]
-    assert service["ports"] == [f"127.0.0.1:${{PORT:-{mine.port}}}:${{PORT:-{mine.port}}}"]
-    assert service["environment"]["PORT"] == f"${{PORT:-{mine.port}}}"
-    image = script("image.sh", name, "name").stdout.strip()
-    assert service["image"] == f"${{IMAGE:-{image}}}"
-    assert COMPOSE["services"][f"{name}-files"]["image"] == service["image"]
-    arguments = service["build"]["args"]
-    assert arguments.pop("BACKEND") == mine.backend
-    lines = rig.read_lines(ROOT / name / "tpu.env")
-    in_file = {key: lines[key][0] for key in BUILD if key in lines}
-    assert {key: str(value) for key, value in arguments.items()} == in_file
-    assert ("deploy" in service) == (mine.backend == "cuda")
+    rig_rules.service_agrees(ROOT, COMPOSE, loaded(name))
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
 def test_every_service_is_hardened(name: str) -> None:
-    service = COMPOSE["services"][name]
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["pids_limit"]
-    assert service["mem_limit"]
-    assert service["logging"]["options"]["max-size"] == "10m"
-    if name in RIGS:
-        assert service["volumes"][0].endswith(":/models:ro")
-        assert service["restart"] == "unless-stopped"
-        assert service["healthcheck"]["start_period"] == "15m"
+    rig_rules.service_is_hardened(COMPOSE["services"][name], name in RIGS)
 
 
 def test_gpu_rigs_reserve_one_card() -> None:
@@ -199,6 +175,11 @@ def test_use_picks_the_rig_of_the_card(
     assert (tmp_path / ".env").read_text() == f"PORT=9000\nCOMPOSE_PROFILES={name}\n"
 
 
+def test_use_takes_whole_words_of_the_name(tmp_path: Path, tool_folder: Path) -> None:
+    said = use(tmp_path, tool_folder, "NVIDIA GeForce RTX 30500")
+    assert "no rig is for this card" in said
+
+
 def test_use_without_a_fitting_card_lists_the_rigs(tmp_path: Path, tool_folder: Path) -> None:
     said = use(tmp_path, tool_folder, "NVIDIA L4")
     assert "no rig is for this card (NVIDIA L4)" in said
@@ -209,10 +190,7 @@ def test_use_without_a_fitting_card_lists_the_rigs(tmp_path: Path, tool_folder: 
 
 @pytest.mark.parametrize("name", RIGS)
 def test_targets_of_a_rig_with_a_card_run_in_the_image(name: str) -> None:
-    said = subprocess.run(
-        ["make", "-n", "-C", str(ROOT / name), "speed"], capture_output=True, text=True, check=True
-    ).stdout
-    assert ("in_docker.sh" in said) == (loaded(name).backend == "cuda")
+    rig_rules.runs_in_its_image(ROOT, name, loaded(name).backend == "cuda")
 
 
 @pytest.mark.parametrize(

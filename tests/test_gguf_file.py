@@ -25,6 +25,9 @@ def test_reads_what_the_package_writes(tmp_path: Path) -> None:
     assert file.value("general.file_type") == gguf.LlamaFileType.MOSTLY_Q8_0
     assert file.value("some.flag") is True
     assert file.value("some.numbers") is None
+    assert file.numbers("some.numbers") == (1, 2, 3)
+    assert file.numbers("some.flag") == (1,)
+    assert file.numbers("general.architecture") == file.numbers("no.such.key") == ()
     whole = path.read_bytes()
     assert b"".join(setting.raw for setting in file.settings) in whole
     assert [tensor.name for tensor in file.tensors] == [t.name for t in reader.tensors]

@@ -113,9 +113,14 @@ def test_no_card_is_named_with_the_fix() -> None:
 
 
 def test_the_kv_cache_by_hand(tiny: Rig) -> None:
-    """Two full layers of 8192 cells, two sliding ones of 512 + 512; 32 + 32 f16 values a cell."""
-    cells = 2 * 8192 + 2 * 1024
+    """Two full layers of 8192 cells, two sliding ones; 32 + 32 f16 values a cell.
+
+    Without PARALLEL llama-server makes 4 slots that share a cache: 4 windows of 512 and a batch.
+    """
+    cells = 2 * 8192 + 2 * (4 * 512 + 512)
     assert memory.kv_mib(tiny, places.model_file(tiny.model)) == cells * 64 * 2 / 2**20
+    one = tiny.variant({"PARALLEL": "1"})
+    assert memory.kv_mib(one, places.model_file(tiny.model)) == 2 * (8192 + 1024) * 128 / 2**20
     half = tiny.variant({"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"})
     assert memory.kv_mib(half, places.model_file(tiny.model)) == pytest.approx(
         cells * 64 * 34 / 32 / 2**20

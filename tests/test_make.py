@@ -1,14 +1,13 @@
 """What a user types: the targets of every rig and of the root."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from common import rig
 from common.rig import ROOT
+from tests import rig_rules
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [
@@ -19,23 +18,12 @@ NOW = [
 
 
 def make(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-    done = subprocess.run(
-        ["make", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**clean, "RUNNER": "host", **environment},
-    )
-    return done.returncode, done.stdout, done.stderr
+    return rig_rules.make(ROOT, *arguments, **environment)
 
 
 @pytest.mark.parametrize("name", RIGS)
 def test_help_names_every_target(name: str) -> None:
-    code, out, _err = make("-C", name)
-    assert code == 0
-    for target in NOW:
-        assert f"  {target} " in out
+    rig_rules.help_names(ROOT, name, NOW)
 
 
 @pytest.mark.parametrize("name", RIGS)
@@ -72,7 +60,6 @@ def test_report_needs_a_run() -> None:
     assert "not a run directory" in err
 
 
-def test_a_rig_is_only_data() -> None:
-    for name in RIGS:
-        assert (ROOT / name / "Makefile").read_text() == "include ../common/rig.mk\n"
-        assert not list((ROOT / name).glob("**/*.py"))
+@pytest.mark.parametrize("name", RIGS)
+def test_a_rig_is_only_data(name: str) -> None:
+    rig_rules.is_only_data(ROOT / name)

@@ -1,7 +1,6 @@
 """tpu.env: grammar, errors, the same reading in make, bash and Python (compose: tests/docker)."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from common import rig
 from common.errors import RigError
 from common.rig import ROOT
+from tests import rig_rules
 
 RIGS = sorted(rig.all_rigs())
 NAMES = [folder.name for folder in RIGS]
@@ -16,7 +16,7 @@ NAMES = [folder.name for folder in RIGS]
 
 @pytest.mark.parametrize("folder", RIGS, ids=NAMES)
 def test_every_rig_loads_and_its_name_is_true(folder: Path) -> None:
-    assert rig.name_claims(rig.load(folder, environ={})) == []
+    rig_rules.loads_under_a_true_name(folder)
 
 
 def test_the_rigs_asked_for_are_here() -> None:
@@ -27,26 +27,7 @@ def test_the_rigs_asked_for_are_here() -> None:
 
 @pytest.mark.parametrize("folder", RIGS, ids=NAMES)
 def test_python_bash_and_make_read_the_same(folder: Path, tmp_path: Path) -> None:
-    path = folder / "tpu.env"
-    ours = {key: value for key, (value, _line) in rig.read_lines(path).items()}
-    names = " ".join(ours)
-    script = f'set -a; . "{path}"; for k in {names}; do printf "%s=%s\\n" "$k" "${{!k}}"; done'
-    assert by_line(run(["bash", "-c", script])) == ours
-    makefile = tmp_path / "Makefile"
-    show = "\n".join(f"\t@printf '%s\\n' '{key}=$({key})'" for key in ours)
-    makefile.write_text(f"include {path}\nall:\n{show}\n")
-    assert by_line(run(["make", "-s", "-f", str(makefile)])) == ours
-
-
-def run(command: list[str]) -> str:
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, env=environment
-    ).stdout
-
-
-def by_line(text: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in text.splitlines())
+    rig_rules.reads_the_same_in_python_bash_and_make(folder, tmp_path)
 
 
 def make(

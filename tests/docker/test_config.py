@@ -1,12 +1,14 @@
 """docker compose itself accepts every rig's service and reads its tpu.env as we do."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from common import rig
 from common.rig import ROOT
+from tests import rig_rules, test_new_rig
 from tests.docker.conftest import run
 
 pytestmark = pytest.mark.docker
@@ -44,3 +46,9 @@ def test_compose_reads_every_tpu_env_as_we_do(name: str, settings: dict[str, str
     expected = {**ours, "HOST": "0.0.0.0"}
     assert config(name, settings)[name]["environment"] == expected
     assert config(name, settings)[f"{name}-files"]["environment"] == ours
+
+
+def test_rigs_that_new_rig_makes_read_the_same_in_compose(tmp_path: Path) -> None:
+    tree = test_new_rig.copy_of_the_tree(tmp_path / "tree")
+    folders = [test_new_rig.make(tree, *pair) for pair in test_new_rig.FITTING]
+    rig_rules.reads_the_same_in_docker_compose(folders, tmp_path)

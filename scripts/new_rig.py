@@ -1,0 +1,65 @@
+"""Make a rig for another card: its folder and its services in compose.yaml. Nothing is measured."""
+
+import argparse
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from common import cards, fitting, rig_folder, sizes
+from common.blueprint import Blueprint
+from common.cards import Card
+from common.errors import RigError
+from scripts import cli
+
+
+def body(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="make new-rig", description=__doc__)
+    parser.add_argument("--size", help=f"the model: {', '.join(sizes.SIZES)}")
+    parser.add_argument("--encoding", default="q4_0", help=", ".join(sizes.ENCODINGS))
+    parser.add_argument("--gpu", help="the card's name; without it the card of this host")
+    parser.add_argument("--list", action="store_true", help="only show what would fit which card")
+    args = parser.parse_args(arguments)
+    encoding = sizes.check_encoding(args.encoding)
+    if args.list:
+        _list(encoding, [cards.find(args.gpu)] if args.gpu else list(cards.CARDS.values()))
+        return
+    if not args.size:
+        parser.error(f"name the model: make new-rig SIZE={'|'.join(sizes.SIZES)} [GPU=L4]")
+    size = sizes.find(args.size)
+    card = cards.find(args.gpu)
+    fit = fitting.fit(card, size, encoding)
+    folder = rig_folder.make(Blueprint(card, size, encoding, fit))
+    for part, mib in fitting.table(fit.need, card):
+        cli.say(f"  {part:<40} {mib:>9,.0f} MiB")
+    cli.say(
+        f"made {folder.name} and its service in {rig_folder.COMPOSE}, from an estimate of memory"
+    )
+    cli.say("nothing of it has been measured; on the host with the card:")
+    cli.say(f"  make -C {folder.name} doctor")
+
+
+def _list(encoding: str, known: Sequence[Card]) -> None:
+    rows = [
+        [card.slot, size.name, *_row(card, size, encoding)]
+        for card in known
+        for size in sizes.SIZES.values()
+    ]
+    names = ["card", "size", "MiB of", "CTX_SIZE", "slots", "longctx", "sweep", "longmixed"]
+    align = ["left", "left", *["right"] * 6]
+    cli.say(f"{encoding}, from an estimate of memory; nothing of it has been measured")
+    cli.say(tabulate(rows, names, "simple", colalign=align, disable_numparse=True))
+
+
+def _row(card: Card, size: sizes.Size, encoding: str) -> list[str]:
+    try:
+        fit = fitting.fit(card, size, encoding)
+    except RigError:
+        return [f"{card.memory_mib}", "does not fit", "", "", "", ""]
+    loads = [fit.longctx and fit.longctx.ctx_size, fit.sweep and fit.sweep.slots,
+             fit.longmixed and fit.longmixed.slots]  # fmt: skip
+    first = [f"{fit.need.total:.0f} of {card.memory_mib}", fit.serve.ctx_size, fit.serve.slots]
+    return [str(value or "-") for value in (*first, *loads)]
+
+
+if __name__ == "__main__":
+    cli.main(body)
