@@ -15,7 +15,9 @@ CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by 
 # Nothing may be fetched and no script may run, whatever ends up in a cell.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 CSS = Path(__file__).with_name("compare.css")
-LONG = 40  # characters from which a cell gets room to wrap
+BAND = "shaded: 95%, cut off where wider than the figure"
+# Characters from which a cell gets more room before it wraps.
+LONG, MIDDLE = 40, 18
 
 
 def render(found: Mapping[str, Any], title: str) -> str:
@@ -64,16 +66,19 @@ def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.head)
     rows = []
     for first, *rest in table.rows:
-        cells = "".join(
-            f'<td class="long">{escape(cell)}</td>' if len(cell) > LONG else
-            f"<td>{escape(cell)}</td>" for cell in rest
-        )  # fmt: skip
+        cells = "".join(f"<td{_room(cell)}>{escape(cell)}</td>" for cell in rest)
         rows.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
     return (
         f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.caption)}">\n'
         f"<table>\n<caption>{escape(table.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{chr(10).join(rows)}\n</tbody>\n</table>\n</div>"
     )
+
+
+def _room(cell: str) -> str:
+    if len(cell) <= MIDDLE:
+        return ""
+    return ' class="long"' if len(cell) > LONG else ' class="middle"'
 
 
 def _id(title: str) -> str:
@@ -158,7 +163,7 @@ def _longctx(found: Mapping[str, Any]) -> list[str]:
             step = row["place"].removeprefix("depth ")
             series.setdefault(row["arm"], []).append((step, _point(row)))
         if series:
-            caption = f"Speed-up by depth, {short(run['run'])}, measured here"
+            caption = f"Speed-up by depth, {short(run['run'])}, measured here; {BAND}"
             svg = curves(f"depth-{number}", caption, series, "tokens in front of the request")
             drawn.append(_figure(caption, svg))
     return drawn
@@ -172,7 +177,7 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
             kind, _, step = row["place"].removesuffix(" at once").rpartition(", ")
             series.setdefault(f"{kind}; {row['arm']}", []).append((step, _point(row)))
         if series:
-            caption = f"Speed-up by requests at once, {short(run['run'])}, measured here"
+            caption = f"Speed-up by requests at once, {short(run['run'])}, measured here; {BAND}"
             svg = curves(f"at-once-{number}", caption, series, "requests at once")
             drawn.append(_figure(caption, svg))
     return drawn

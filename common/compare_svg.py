@@ -31,8 +31,7 @@ def forest(
     name: str, title: str, rows: Sequence[tuple[str, Point, str]], xlabel: str, line: bool
 ) -> str:
     """One row per (label, point, figure in words), on a logarithmic axis; `line` marks 1."""
-    values = [point.value for _, point, _ in rows] + ([1.0] if line else [])
-    start, end = min(values) / 1.35, max(values) * 1.35
+    start, end = _range([point for _, point, _ in rows], line)
     bottom = TOP + ROW * len(rows)
 
     def x(value: float) -> float:
@@ -59,8 +58,7 @@ def curves(
 ) -> str:
     """Speed-ups along named steps (depths, requests at once), a line with its band per series."""
     steps = list(dict.fromkeys(step for points in series.values() for step, _ in points))
-    values = [point.value for points in series.values() for _, point in points] + [1.0]
-    start, end = min(values) / 1.15, max(values) * 1.15
+    start, end = _range([point for points in series.values() for _, point in points], True)
     top, bottom, left = 14, 214, 46
 
     def x(step: str) -> float:
@@ -90,6 +88,16 @@ def curves(
         for label, points in series.items()
     )
     return _svg(name, title, described, bottom + 50 + 20 * len(series), parts)
+
+
+def _range(points: Sequence[Point], line: bool) -> tuple[float, float]:
+    """The ends of a logarithmic axis. A wide interval of few prompts must not press the rest flat:
+    it is cut off at twice the range of the values; the table has its ends."""
+    values = [point.value for point in points] + ([1.0] if line else [])
+    lows = [point.low for point in points if point.low is not None and point.low > 0]
+    highs = [point.high for point in points if point.high is not None]
+    start = max(min([*values, *lows]), min(values) / 2)
+    return start / 1.1, min(max([*values, *highs]), max(values) * 2) * 1.1
 
 
 def _curve(
