@@ -31,7 +31,7 @@ SPARE = 2**30
 def base(rig: Rig) -> Rig:
     """The rig with the pair of COST_SHAPE in place of its own model and drafter."""
     if rig.cost_shape is None:
-        raise RigError(f"{rig.name}: set COST_SHAPE to e2b, e4b or tiny, the sizes to measure")
+        raise RigError(f"{rig.name}: set COST_SHAPE to the sizes to measure, such as e2b or tiny")
     target, drafter = names(rig.cost_shape)
     unset = ("MODEL_HF", "MODEL_HF_REVISION", "MODEL_PACKAGE", "MODEL_SHA256", "SPEC_DRAFT_HF",
              "SPEC_DRAFT_HF_REVISION", "SPEC_DRAFT_SHA256")  # fmt: skip

@@ -5,7 +5,14 @@ from typing import Any
 
 from common import figures, page
 
-TITLES = {"e2b": "Gemma 4 E2B", "e4b": "Gemma 4 E4B", "tiny": "the known-answer pair"}
+TITLES = {
+    "e2b": "Gemma 4 E2B",
+    "e4b": "Gemma 4 E4B",
+    "12b": "Gemma 4 12B",
+    "26b": "Gemma 4 26B-A4B",
+    "31b": "Gemma 4 31B",
+    "tiny": "the known-answer pair",
+}
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:

@@ -56,7 +56,7 @@ def test_the_shipped_rigs_build_as_these_cards_say(shipped: str, slot: str) -> N
     assert mine.cuda_architectures == (card.architectures,)
     assert ",".join(mine.cmake_extra) == card.cmake_extra
     assert mine.spec_draft_n_max == (2 if card.tensor_cores else 1)
-    assert mine.gpu_name in card.gpu_name
+    assert str(mine.gpu_name) in card.gpu_name
 
 
 def test_without_a_card_and_without_a_name() -> None:

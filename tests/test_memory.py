@@ -24,6 +24,18 @@ LAYOUTS = {
 }
 
 
+# What sets the sizes of Gemma 4 apart, on a small shape.
+LIKE_E4B = {"layers": 12, "full_every": 6, "kv_shared_layers": 6, "heads": 4, "kv_heads": 2,
+            "drafter_layers": 4, "drafter_heads": 4}  # fmt: skip
+LARGE = {**LIKE_E4B, "kv_shared_layers": 0, "kv_heads": 4, "full_kv_heads": 2,
+         "keys_are_values": True, "window": 1024, "per_layer_embedding": 0}  # fmt: skip
+KINDS: dict[str, dict[str, int]] = {
+    "like E4B": LIKE_E4B,
+    "like 31B": LARGE,
+    "like 26B-A4B": {**LARGE, "experts": 8, "experts_used": 2, "expert_feed_forward": 32},
+}
+
+
 def logged(of: Rig, engine: Engine, log: Path) -> tuple[float, float]:
     """MiB of KV cache and of working buffers in llama-server's own log, without a drafter."""
     with Server(of.variant({"SPEC_TYPE": "", "SPEC_DRAFT_MODEL": ""}), engine, log):
@@ -85,17 +97,26 @@ def test_kv_cache_of_gemma_3_is_the_servers(
     assert -1 < ours - buffers < 25
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
+def test_every_kind_of_size_is_served_with_its_drafter(
+    tiny: Rig, real_engine: Engine, tmp_path: Path, changes: dict[str, int]
+) -> None:
+    """Random weights: the server takes them for Gemma 4, drafts, and its cache is ours."""
+    shape = replace(SMALL, **changes)  # type: ignore[arg-type]
+    paths = [tmp_path / f"{role}.gguf" for role in ("target", "drafter")]
+    for role, path in zip(("target", "drafter"), paths, strict=True):
+        write_gguf(path, shape, role, "q4_0", 1, lambda _: None)
+    of = tiny.variant({"MODEL": str(paths[0]), "SPEC_DRAFT_MODEL": str(paths[1]), "PARALLEL": "2"})
+    with Server(of, real_engine, tmp_path / "server.log") as server:
+        assert server.check is not None
+        assert server.check.draft_n
+    cache, _buffers = logged(of, real_engine, tmp_path / "alone.log")
+    assert memory.kv_mib(of, paths[0]) == pytest.approx(cache, abs=0.011)
+
+
 @pytest.mark.parametrize("role", ["target", "drafter"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"full_kv_heads": 2, "kv_heads": 4, "keys_are_values": True, "window": 1024,
-         "per_layer_embedding": 0, "kv_shared_layers": 0},
-        {"experts": 8, "experts_used": 2, "expert_feed_forward": 32, "per_layer_embedding": 0},
-    ],
-    ids=["like E4B", "like 31B", "like 26B-A4B"],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 def test_a_file_and_its_layer_sizes_say_the_same(
     tmp_path: Path, role: str, changes: dict[str, int]
 ) -> None:

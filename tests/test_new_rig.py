@@ -230,8 +230,9 @@ def test_whatever_has_the_name_is_left(tree: Path, kind: str) -> None:
         place.symlink_to(tree / "nowhere")
     else:
         place.mkdir()
-    with pytest.raises(RigError, match="exists already and is left as it is"):
+    with pytest.raises(RigError, match="exists already and is left as it is") as caught:
         make(tree, CARDS["l4"], SIZES["2b"])
+    assert ("if it is half a rig, remove it" in str(caught.value)) == (kind == "empty folder")
     assert place.is_symlink() or place.exists()
     assert (tree / "compose.yaml").read_bytes() == (ROOT / "compose.yaml").read_bytes()
 
@@ -381,6 +382,24 @@ def test_make_new_rig_passes_hostile_words_whole(
     assert "Traceback" not in err
     assert not (tree / "pwned").exists()
     assert_nothing_was_made(tree)
+
+
+def test_make_new_rig_then_make_use(tree: Path) -> None:
+    code, out, err = rig_rules.make(
+        tree, "new-rig", "SIZE=12b", "GPU=NVIDIA L4", PYTHONPATH=str(tree)
+    )
+    assert code == 0, err
+    name = "local-llamacpp-l4-12b-q4_0"
+    assert f"made {name}" in out
+    rig_rules.loads_under_a_true_name(tree / name)
+    code, out, err = rig_rules.make(tree, "use", f"RIG={name}")
+    assert code == 0, err
+    assert (tree / ".env").read_text() == f"COMPOSE_PROFILES={name}\n"
+    code, _out, err = rig_rules.make(
+        tree, "new-rig", "SIZE=12b", "GPU=L4", "ENCODING=q4_0", PYTHONPATH=str(tree)
+    )
+    assert code == 2
+    assert "exists already" in err
 
 
 def test_sizes_are_counted_near_what_is_published() -> None:
