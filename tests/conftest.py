@@ -23,7 +23,7 @@ TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-Run = Callable[[Callable[[], None], Rig], tuple[int, str, str]]
+Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +139,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
     """Run a script's body for a rig as make does; returns exit code, stdout and stderr."""
     before = signal.getsignal(signal.SIGTERM)
 
-    def run(body: Callable[[], None], of: Rig) -> tuple[int, str, str]:
+    def run(body: Callable[[], int | None], of: Rig) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
         with pytest.raises(SystemExit) as ended:
             cli.main(body)
