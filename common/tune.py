@@ -347,7 +347,10 @@ def at_most(space: Space) -> int:
 
 def _check_current(arm: Arm, current: Arm, reason: str) -> None:
     if arm.name == current.name:
-        raise RigError(f"the current setting ({arm.name}) itself failed: {reason}")
+        raise RigError(
+            f"the current setting ({arm.name}) itself failed: {reason}\n"
+            "Mend that, then measure anew, without RESUME=1."
+        )
 
 
 def _rotated(arms: list[Arm], index: int) -> list[Arm]:
