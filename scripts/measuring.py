@@ -31,8 +31,8 @@ def measure(loaded: Rig, plan: Plan, out: Path | None) -> int:
             (current.folder / name).write_text(text, encoding="utf-8")
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
         total = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
-        done = tenth = 0
         with tqdm(total=total, unit="trial", disable=None) as bar:
+            done = tenth = 0
 
             def show(finished: int, what: str) -> None:
                 nonlocal done, tenth
