@@ -113,9 +113,7 @@ class ModelFiles(BaseModel):
 
 class Memory(BaseModel):
     need_mib: float
-    weights_mib: dict[str, float]
-    kv_cache_mib: float
-    buffers_mib: float
+    parts_mib: dict[str, float]
     free_mib: float | None = Field(description="of the card, or the host for a CPU rig")
     where: str = Field(description="which memory free_mib speaks of, or why it is null")
     fits: bool | None

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -183,11 +183,13 @@ def serve(rig: Rig) -> tuple[Job | None, bool]:
             return (mine[0] if mine else None), True
         _check_nothing_measured("so a server would disturb it")
         server.check_port(rig)
-        return _start(rig, SERVE, False, False), False
+        return _start(rig, SERVE, False, False, {}), False
 
 
-def measure(rig: Rig, kind: str, quick: bool, resume: bool) -> Job:
-    """Start a measurement in the background.
+def measure(
+    rig: Rig, kind: str, quick: bool, resume: bool, settings: Mapping[str, str] | None = None
+) -> Job:
+    """Start a measurement in the background; `settings` beat the rig's own.
 
     Raises RigError if another runs, or if a server of this project has the port.
     """
@@ -207,7 +209,7 @@ def measure(rig: Rig, kind: str, quick: bool, resume: bool) -> Job:
                 "stop it first (stop_server)"
             )
         server.check_port(rig)
-        return _start(rig, kind, quick, resume)
+        return _start(rig, kind, quick, resume, settings or {})
 
 
 def cancel(job: Job) -> None:
@@ -281,14 +283,16 @@ def _check_nothing_measured(why: str) -> None:
             )
 
 
-def _start(rig: Rig, verb: str, quick: bool, resume: bool) -> Job:
+def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str, str]) -> Job:
     """Start scripts/job.py in a session of its own; returns once it has written its record."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = home(rig) / f"{verb}-{stamp}-{secrets.token_hex(2)}"
     folder.mkdir(parents=True)
     _forget_old(rig)
     command = [sys.executable, str(ROOT / "scripts" / "job.py"), str(folder), verb, str(rig.folder)]
-    environment = {**os.environ, "QUICK": str(int(quick)), "RESUME": str(int(resume))}
+    # A job only measures: what tells a script to write into tpu.env is not handed on.
+    environment = {key: value for key, value in os.environ.items() if key not in ("APPLY", "RUN")}
+    environment |= {**settings, "QUICK": str(int(quick)), "RESUME": str(int(resume))}
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command,

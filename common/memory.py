@@ -12,7 +12,7 @@ from common.shapes import FULL_HEAD, HEAD, Shape
 BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
          "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32}  # fmt: skip
 UBATCH = 512
-"""tokens that llama.cpp computes at once"""
+"""tokens that llama.cpp computes at once where UBATCH_SIZE says nothing"""
 CELL_STEP = 256
 """llama.cpp rounds the cells of a cache up to a multiple of this"""
 DEFAULT_SLOTS = 4
@@ -58,6 +58,8 @@ class Load:
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     flash_attn: bool = True
+    ubatch: int = UBATCH
+    """tokens computed at once"""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def load_of(rig: Rig) -> Load:
         rig.cache_type_k,
         rig.cache_type_v,
         rig.flash_attn != "0",
+        min(rig.ubatch_size or UBATCH, rig.batch_size or rig.ctx_size),
     )
 
 
@@ -172,7 +175,7 @@ def cells(model: Model, load: Load) -> tuple[int, int]:
     else:
         each = _padded(load.ctx_size) // load.slots
         full, windows, times = _padded(each), model.window, load.slots
-    batch = min(UBATCH, load.ctx_size)
+    batch = min(load.ubatch, load.ctx_size)
     sliding = _padded(min(full, windows + batch)) if model.window else full
     return full * times, sliding * times
 
@@ -196,17 +199,18 @@ def buffers_mib(model: Model, load: Load) -> float:
     states, the widest feed-forward), in f32, and the masks. It was fitted to what llama.cpp's own
     fit tool says of the five sizes; docs/METHOD.md says how far off it is.
     """
-    return _batch_mib(2 * model.per_layer + 9 * model.hidden + model.wide) + masks_mib(model, load)
+    values = 2 * model.per_layer + 9 * model.hidden + model.wide
+    return _batch_mib(values, load) + masks_mib(model, load)
 
 
 def drafter_buffers_mib(drafter: Model, target: Model, load: Load) -> float:
     """The same for the drafter, which begins with five of the target's hidden states."""
     later = target.hidden + 9 * drafter.hidden + drafter.wide
-    return _batch_mib(max(5 * target.hidden, later)) + masks_mib(target, load)
+    return _batch_mib(max(5 * target.hidden, later), load) + masks_mib(target, load)
 
 
-def _batch_mib(values: int) -> float:
-    return values * UBATCH * BYTES["f32"] / 2**20
+def _batch_mib(values: int, load: Load) -> float:
+    return values * load.ubatch * BYTES["f32"] / 2**20
 
 
 def wide_of(hidden: int, feed_forward: int, experts_used: int, expert_feed_forward: int) -> int:
@@ -220,7 +224,7 @@ def masks_mib(model: Model, load: Load) -> float:
     full, sliding = cells(model, load)
     times = 1 if load.unified else load.slots
     seen = full + (sliding if model.window else 0)
-    return seen / times * UBATCH * each / 2**20
+    return seen / times * load.ubatch * each / 2**20
 
 
 def model_of_shape(shape: Shape, role: str) -> Model:

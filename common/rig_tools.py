@@ -129,23 +129,16 @@ class RigTools:
         Nothing is started or changed. The model files must be here: the estimate reads them.
         """
         rig = self.rig.variant({str(key): value for key, value in (changes or {}).items()})
-        need = memory.need_mib(rig)
+        need = memory.need(rig)
         if need is None:
             raise RigError(f"a model file of {rig.name} is not here; bring it with fetch_files")
-        wanted = files.wanted(rig)
-        weights = {
-            file.role: memory.weights_mib(file.path, rig.backend == "cuda") for file in wanted
-        }
-        cache = memory.kv_mib(rig, places.model_file(rig.model))
         free, where = self._free()
         return answers.Memory(
-            need_mib=need,
-            weights_mib=weights,
-            kv_cache_mib=cache,
-            buffers_mib=need - sum(weights.values()) - cache,
+            need_mib=need.total,
+            parts_mib=dict(need.parts()),
             free_mib=free,
             where=where,
-            fits=None if free is None else need <= free,
+            fits=None if free is None else need.total <= free,
         )
 
     def _free(self) -> tuple[float | None, str]:

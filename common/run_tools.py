@@ -39,18 +39,23 @@ class RunTools:
         self.rig = rig
 
     def start_measurement(
-        self, kind: Kind, quick: bool = False, resume: bool = False
+        self,
+        kind: Kind,
+        quick: bool = False,
+        resume: bool = False,
+        workload: experience.Workload = "chat",
     ) -> answers.JobInfo:
         """Start a measurement as a background job; it goes on when this session ends.
 
         speed: draft lengths. longctx: depth of context. sweep, longmixed: requests at once.
         formats: the drafter's number formats. cost: from which acceptance drafting pays.
         accuracy, identity: are the answers as good, the text the same. builds: another build of
-        llama.cpp beside this one. tune: the best settings.
+        llama.cpp beside this one. tune: the best settings for `workload` (the others ignore it).
         `quick` is a short look; a full one takes minutes to hours. `resume` continues the last
         unfinished run. One measurement runs at a time, and not beside this rig's server.
         """
-        return self._info(jobs.measure(self.rig, kind, quick, resume))
+        settings = {"TUNE_FOR": workload} if kind == "tune" else {}
+        return self._info(jobs.measure(self.rig, kind, quick, resume, settings))
 
     def list_jobs(self, limit: Annotated[int, Field(ge=1, le=100)] = 20) -> answers.Jobs:
         """List this rig's background jobs, the newest first: measurements, and servers."""
@@ -186,7 +191,7 @@ class RunTools:
             raise RigError("the comparison is too long for one answer; compare fewer runs")
         return answers.Comparison(runs=list(runs), comparison=found)
 
-    def recommend(self, workload: Literal["chat", "documents", "many"]) -> answers.Recommendation:
+    def recommend(self, workload: experience.Workload) -> answers.Recommendation:
         """Say which settings the runs so far speak for: chat, long documents, or many users.
 
         From the newest finished tune run of that workload; without one, what the newest

@@ -49,8 +49,8 @@ def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None
         say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
         known = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
         total = plan.at_most or known
-        done = tenth = 0
         with tqdm(total=total, unit="trial", disable=None) as bar:
+            done = tenth = 0
 
             def show(finished: int, what: str) -> None:
                 nonlocal done, tenth

@@ -54,6 +54,7 @@ HOSTILE = [
     ("start_measurement", {"kind": "../common/run"}, "Input should be"),
     ("start_measurement", {"kind": "speed; touch /tmp/x"}, "Input should be"),
     ("start_measurement", {"kind": "speed", "quick": "perhaps"}, "valid boolean"),
+    ("start_measurement", {"kind": "tune", "workload": "APPLY=1"}, "Input should be"),
     ("start_measurement", {"kind": "speed", "out": "/etc"}, "not permitted"),
     ("follow_job", {"job": "../../serving"}, "has no job"),
     ("follow_job", {"job": "1", "wait_s": 10**9}, "less than or equal to 600"),
