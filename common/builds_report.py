@@ -96,7 +96,7 @@ def _headline(summary: dict[str, Any]) -> str:
             page.memory(arm["memory_mib"]),
         ])  # fmt: skip
     head = ["build", "drafter", "tokens/s", "over own build", "95%", "spread", "build is",
-            "drafter's speed-up (95%)", "drafter", "kept", "TTFT ms",
+            "drafter's speed-up (95%)", "drafter is", "kept", "TTFT ms",
             page.memory_title(summary["arms"])]  # fmt: skip
     return page.table(head, rows)
 
