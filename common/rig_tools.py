@@ -11,7 +11,7 @@ from common import answers, digest, engine, files, gpu, host, memory, places, se
 from common.errors import RigError
 from common.files import Wanted
 from common.notices import meanwhile, tell
-from common.rig import Rig
+from common.toolbox import Toolbox
 
 Change = Literal["CTX_SIZE", "PARALLEL", "CACHE_TYPE_K", "CACHE_TYPE_V", "KV_UNIFIED"]
 Changes = Annotated[
@@ -20,11 +20,8 @@ Changes = Annotated[
 ]
 
 
-class RigTools:
+class RigTools(Toolbox):
     """Tools that look at one rig and this host; only fetch_files changes anything."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
 
     def show_configuration(self) -> answers.Configuration:
         """Show every setting of this rig and the llama-server command line that it makes."""

@@ -12,7 +12,7 @@ from common import answers, experience, jobs, rig, run
 from common.errors import RigError
 from common.jobs import Job
 from common.notices import meanwhile, tell
-from common.rig import Rig
+from common.toolbox import Toolbox
 
 Kind = Literal[
     "speed",
@@ -32,11 +32,8 @@ MOST_COMPARED = 200_000  # characters
 PARTS = {"report": "REPORT.md", "summary": experience.SUMMARY, "manifest": run.MANIFEST}
 
 
-class RunTools:
+class RunTools(Toolbox):
     """Tools on one rig's jobs and runs. Runs are found by listing; no path is made of a name."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
 
     def start_measurement(
         self,
@@ -140,8 +137,8 @@ class RunTools:
     def _runs(self) -> dict[str, Path]:
         """Every run by name: of this rig NAME, of others RIG/NAME."""
         found = {}
-        for folder in {self.rig.folder, *(path.resolve() for path in rig.all_rigs())}:
-            prefix = "" if folder == self.rig.folder else f"{folder.name}/"
+        for folder in {self.folder, *(path.resolve() for path in rig.all_rigs())}:
+            prefix = "" if folder == self.folder else f"{folder.name}/"
             for manifest in (folder / "benchmarks" / "runs").glob(f"*/{run.MANIFEST}"):
                 found[prefix + manifest.parent.name] = manifest.parent
         return found

@@ -13,8 +13,8 @@ from common import answers, client, counters, jobs, server, serving
 from common.errors import RigError
 from common.jobs import Job
 from common.notices import meanwhile, tell
-from common.rig import Rig
 from common.serving import Serving
+from common.toolbox import Toolbox
 
 STEP_S = 0.2
 ASK_S = 600.0
@@ -25,11 +25,8 @@ Seconds = Annotated[int, Field(ge=0, le=600)]
 Prompt = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
-class ServerTools:
+class ServerTools(Toolbox):
     """Tools on one rig's server. It lives on when the MCP session ends."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
 
     def start_server(self, context: Context, wait_s: Seconds = 120) -> answers.ServerStart:
         """Start llama-server for this rig in the background and wait until it is ready.

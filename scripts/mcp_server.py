@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -11,7 +12,6 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
 from common.errors import RigError
-from common.rig import Rig
 from common.rig_tools import RigTools
 from common.run_tools import RunTools
 from common.server_tools import ServerTools
@@ -26,9 +26,9 @@ intervals: one that holds 1 says nothing. Where an error says make X, that is a 
 terminal in {folder}."""
 
 
-def tools(rig: Rig) -> list[Tool]:
-    """Every tool, with what it does to the world."""
-    own, served, runs = RigTools(rig), ServerTools(rig), RunTools(rig)
+def tools(folder: Path) -> list[Tool]:
+    """Every tool of the rig in this folder, with what it does to the world."""
+    own, served, runs = RigTools(folder), ServerTools(folder), RunTools(folder)
     reads = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
@@ -90,9 +90,9 @@ def body() -> None:
     card = (rig.gpu_name or "the CPU").replace("_", " ")
     instructions = INSTRUCTIONS.format(model=rig.model, card=card, folder=rig.folder)
     # The log goes to standard error; standard output belongs to the protocol.
-    MCPServer(rig.name, instructions=instructions, tools=tools(rig), log_level="WARNING").run(
-        "stdio"
-    )
+    MCPServer(
+        rig.name, instructions=instructions, tools=tools(rig.folder), log_level="WARNING"
+    ).run("stdio")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,15 @@ def test_configuration(shared: Client, place: Place) -> None:
     assert found["when_measuring"] == ["-np", "1", "-fit", "off", "-cram", "0"]
     assert found["settings"]["SPEC_TYPE"] == "draft-mtp"
     assert "PORT" in found["overridden"]
+    file = place.rig / "tpu.env"
+    kept = file.read_text()
+    file.write_text(kept.replace("CTX_SIZE=8192", "CTX_SIZE=4096"))
+    assert shared.call("show_configuration")["settings"]["CTX_SIZE"] == "4096"
+    file.write_text(f"{kept}CTX_SISE=1\n")
+    try:
+        assert "did you mean CTX_SIZE?" in shared.refused("show_configuration")
+    finally:
+        file.write_text(kept)
 
 
 def test_host(idle: Client) -> None:

@@ -1,4 +1,4 @@
-"""What make mcp writes for the client."""
+"""What make mcp writes for the client, and sessions that need no engine."""
 
 import json
 import os
@@ -102,3 +102,17 @@ def test_a_client_can_start_what_was_written(
     with client(command, written["env"], tmp_path / "log") as session:
         assert session.name == tiny.name
         assert session.call("server_status")["address"] == f"{tiny.url}/v1"
+
+
+def test_a_download_tells_its_bytes(hub_rig: Rig, tmp_path: Path) -> None:
+    environment = {key: os.environ[key] for key in ("MODELS_DIR", "HF_ENDPOINT")}
+    environment |= {"GEMMA_RIGS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "scripts" / "mcp_server.py"), str(hub_rig.folder)]
+    with client(command, environment, tmp_path / "log") as session:
+        found = session.call("fetch_files", which="drafter")
+        told = [done for done, total, _text in session.progress if total == 300_000]
+        assert told == sorted(told)
+        assert told[-1] == 300_000
+        states = {file["role"]: file for file in found["files"]}
+        assert states["drafter"]["state"] == "as the pinned prefix (make pin)"
+        assert states["model"]["here"] is False
