@@ -134,7 +134,7 @@ def test_a_server_from_a_terminal(tiny: Rig, sleeper: "subprocess.Popen[bytes]")
 def test_the_kinds_are_scripts() -> None:
     for kind in (*jobs.KINDS, jobs.SERVE):
         script = ROOT / "scripts" / f"{kind}.py"
-        assert script.is_file() or kind == "tune"
+        assert script.is_file()
 
 
 def test_old_ended_jobs_are_forgotten_running_ones_kept(

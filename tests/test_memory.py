@@ -65,8 +65,9 @@ def test_kv_cache_of_the_tiny_pair_is_the_servers(
 @pytest.mark.parametrize("changes", [
     {"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"},
     {"FLASH_ATTN": "0", "CACHE_TYPE_K": "f32"},
+    {"UBATCH_SIZE": "128"},
 ])  # fmt: skip
-def test_kv_cache_of_other_types(
+def test_kv_cache_of_other_settings(
     tiny: Rig, real_engine: Engine, tmp_path: Path, changes: dict[str, str]
 ) -> None:
     of = tiny.variant({"PARALLEL": "2", **changes})
