@@ -67,7 +67,8 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     where = f"On {page.hardware(manifest)}, for {summary['workload']}"
     if not found["changes"]:
         reason = found["reason"]
-        return f"{where}, change nothing: {reason[0].lower()}{reason[1:]}"
+        verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
+        return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}"
     up = found["speed_up"]
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
