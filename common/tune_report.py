@@ -207,7 +207,7 @@ def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
         return []
     dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
-    figures.speed_up(path, rows, dots, "what is set", "rounds")
+    figures.speed_up(path, rows, dots, "over what is set: mean and 95%; dots: rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 
@@ -221,7 +221,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     if not rows:
         return []
     path = folder / "figures" / "tried.svg"
-    figures.speed_up(path, rows, [], "the best so far", None)
+    figures.speed_up(path, rows, [], "over the best so far: mean and 95%")
     return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
 
 
