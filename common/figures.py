@@ -25,8 +25,7 @@ def speed_up(
     path: Path,
     arms: Sequence[dict[str, Any]],
     cells: Sequence[dict[str, Any]],
-    over: str = "no drafter",
-    dots: str | None = "prompts",
+    xlabel: str = "speed-up over no drafter (diamond and bar: mean and 95%; dots: prompts)",
 ) -> None:
     """Speed-up per arm with its 95% interval, and one dot per cell; 1 is what it is over."""
     with rc_context(STYLE):
@@ -46,8 +45,7 @@ def speed_up(
             )  # fmt: skip
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm["arm"] for arm in arms])
-        shown = f"; dots: {dots}" if dots else ""
-        axes.set_xlabel(f"speed-up over {over} (diamond and bar: mean and 95%{shown})")
+        axes.set_xlabel(xlabel)
         _save(figure, path)
 
 

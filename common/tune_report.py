@@ -67,7 +67,8 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     where = f"On {page.hardware(manifest)}, for {summary['workload']}"
     if not found["changes"]:
         reason = found["reason"]
-        return f"{where}, change nothing: {reason[0].lower()}{reason[1:]}"
+        verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
+        return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}"
     up = found["speed_up"]
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
@@ -206,7 +207,7 @@ def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
         return []
     dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
-    figures.speed_up(path, rows, dots, "what is set", "rounds")
+    figures.speed_up(path, rows, dots, "over what is set: mean and 95%; dots: rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 
@@ -220,7 +221,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     if not rows:
         return []
     path = folder / "figures" / "tried.svg"
-    figures.speed_up(path, rows, [], "the best so far", None)
+    figures.speed_up(path, rows, [], "over the best so far: mean and 95%")
     return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
 
 

@@ -93,6 +93,8 @@ def test_killed_it_goes_on_where_it_was(tiny: Rig, fake: Fake) -> None:
     time.sleep(0.3)
     assert_nothing_runs(tiny)
     before = trials(tiny)
+    report.write(folder(tiny))
+    assert "nothing can be said yet: the run is not finished" in report.answer(folder(tiny))
     code, _out, err = finish(tiny, RESUME="1")
     assert code == 0, err
     done = trials(tiny)
