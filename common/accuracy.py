@@ -43,7 +43,12 @@ def plan(rig: Rig) -> Plan:
         {"id": one.id, "test": "gsm8k", "answer": str(one.answer)} for one in sums
     ]
     rows += [
-        {"id": one.id, "test": "bfcl", "function": one.function, "accepted": one.accepted}
+        {
+            "id": one.id,
+            "test": "bfcl",
+            "function": bfcl.without_words(one.function),
+            "accepted": one.accepted,
+        }
         for one in calls
     ]
     asked = [_body("gsm8k", gsm8k.messages(one, template)) for one in sums]

@@ -166,6 +166,19 @@ def function_name(question: Question, tool_name: str) -> str:
     return question.name if tool_name == question.tool_name else tool_name
 
 
+def without_words(function: Any) -> Any:
+    """The function without its descriptions: all that scoring needs, and none of BFCL's text."""
+    if isinstance(function, list):
+        return [without_words(part) for part in function]
+    if not isinstance(function, dict):
+        return function
+    return {
+        key: without_words(value)
+        for key, value in function.items()
+        if key != "description" or not isinstance(value, str)  # a parameter may have that name
+    }
+
+
 def check_reply(question: Question, tool_calls: Sequence[Mapping[str, Any]]) -> Verdict:
     """The verdict on the tool calls of one reply, in the form of OpenAI's chat API."""
     if len(tool_calls) != 1:

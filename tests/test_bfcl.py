@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from common import bfcl
 from common.bfcl import (
     ANSWERS,
     QUESTIONS,
@@ -203,3 +204,28 @@ def test_load_names_what_is_wrong(tmp_path: Path) -> None:
     write("<html>", answers[0])
     with pytest.raises(RigError, match="expected one JSON object a line"):
         load(tmp_path, None)
+
+
+def test_what_is_kept_of_a_question_holds_no_text() -> None:
+    text = {"type": "string", "description": "What it is."}
+    function = {
+        "name": "note",
+        "description": "Write a note.",
+        "parameters": {
+            "type": "dict",
+            "properties": {"description": text, "tags": {"type": "array", "items": text}},
+            "required": ["description"],
+        },
+    }
+    kept = bfcl.without_words(function)
+    assert kept["parameters"]["properties"] == {
+        "description": {"type": "string"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    }
+    call = bfcl.check_call
+    for arguments in ({"description": "a"}, {"tags": ["a"]}, {"description": 1}):
+        asked, stored = (
+            bfcl.Question("q", [], each, {"description": ["a"], "tags": ["", ["a"]]})
+            for each in (function, kept)
+        )
+        assert call(asked, "note", arguments) == call(stored, "note", arguments)
