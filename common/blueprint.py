@@ -96,6 +96,25 @@ class Blueprint:
             "longmixed_ctx_size": fit.longmixed.ctx_size if fit.longmixed else "",
             "checkpoint": size.checkpoint or "",
             "shape": size.shape_name,
+            "tune_n_max": 4 if card.tensor_cores else 3,
+            **self._other_build(),
+        }
+
+    def _other_build(self) -> dict[str, str]:
+        """What `make builds` compares the rig's own build with."""
+        if self.card.tensor_cores:
+            older = "12.9.1" if self.card.cuda_version != "12.9.1" else "12.8.1"
+            return {
+                "builds_reason": "an older CUDA",
+                "builds_cuda_version": older,
+                "builds_architectures": "",
+                "builds_cmake_extra": "",
+            }
+        return {
+            "builds_reason": "what llama.cpp suggests for cards without tensor cores",
+            "builds_cuda_version": "12.8.1",
+            "builds_architectures": "61-virtual,80-virtual",
+            "builds_cmake_extra": "-DGGML_CUDA_FORCE_MMQ=ON",
         }
 
     def _reasons(self) -> dict[str, object]:

@@ -63,8 +63,12 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tree_of_all(tmp_path_factory.mktemp("all") / "tree")
+
+
+def tree_of_all(folder: Path) -> Path:
     """A tree with every rig that fits."""
-    root = copy_of_the_tree(tmp_path_factory.mktemp("all") / "tree")
+    root = copy_of_the_tree(folder)
     # The shipped rigs are in compose.yaml already; these are made anew, from nothing.
     text = (root / "compose.yaml").read_text()
     start, end = text.index("\nservices:\n") + len("\nservices:\n"), text.index("\nvolumes:\n")

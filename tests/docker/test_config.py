@@ -49,6 +49,6 @@ def test_compose_reads_every_tpu_env_as_we_do(name: str, settings: dict[str, str
 
 
 def test_rigs_that_new_rig_makes_read_the_same_in_compose(tmp_path: Path) -> None:
-    tree = test_new_rig.copy_of_the_tree(tmp_path / "tree")
-    folders = [test_new_rig.make(tree, *pair) for pair in test_new_rig.FITTING]
+    tree = test_new_rig.tree_of_all(tmp_path / "tree")
+    folders = [tree / test_new_rig.name_of(*pair) for pair in test_new_rig.FITTING]
     rig_rules.reads_the_same_in_docker_compose(folders, tmp_path)
