@@ -48,7 +48,8 @@ def test_a_committed_run_was_made_by_committed_code(folder: Path) -> None:
 
 
 def test_the_schema_forbids_what_it_does_not_know() -> None:
-    summary = json.loads((RUNS[0] / report.SUMMARY).read_text())
+    speed = next(folder for folder in RUNS if "-speed-" in folder.name)
+    summary = json.loads((speed / report.SUMMARY).read_text())
     report.check(summary)
     with pytest.raises(jsonschema.ValidationError):
         report.check({**summary, "note": "hello"})
