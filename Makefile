@@ -31,7 +31,7 @@ demo: $(READY) ## the whole thing without a GPU: engine, known-answer rig, repor
 	@echo "demo: builds llama.cpp the first time (about 8 minutes on 2 cores), then measures for half a minute"
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
-test: $(READY) ## run the tests (builds llama.cpp the first time, then about 8 minutes)
+test: $(READY) ## run the tests (builds llama.cpp the first time, then about 10 minutes)
 	@echo "test: the engine comes first (about 8 minutes on 2 cores the first time)"
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@$(PYTHON) -m pytest
