@@ -10,8 +10,8 @@ from common import bfcl, client, gsm8k, prompts, questions, server
 from common.errors import RigError
 from common.experiment import Arm, Cell, Plan, Round
 from common.rig import KEYS, Rig
+from common.speed import GREEDY
 
-GREEDY = {"temperature": 0, "seed": 1}
 # Longest reply in tokens. One that is cut off there is counted as truncated.
 TOKENS = {"gsm8k": 1024, "bfcl": 512}
 PARTS = 4  # each arm goes first in half of them, so that drift falls on both alike

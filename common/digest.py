@@ -29,6 +29,12 @@ def known(path: Path) -> str:
     return str(entry["sha256"])
 
 
+def anew(path: Path) -> str:
+    """The file's SHA-256 read from the file itself; what is recorded of its origin stays."""
+    entry = recorded(path) or {}
+    return record(path, sha256(path), entry.get("from"), entry.get("revision"))
+
+
 def recorded(path: Path) -> dict[str, Any] | None:
     """sha256, from and revision of a file, if it is still the file that was recorded.
 

@@ -8,9 +8,8 @@ from typing import Any, Literal
 from common.answers import Finding, Recommendation
 from common.errors import RigError
 from common.rig import Rig
-from common.run import read_manifest
+from common.run import SUMMARY, read_manifest
 
-SUMMARY = "summary.json"
 Workload = Literal["chat", "documents", "many"]
 # What was measured that speaks of a workload, the first kind first.
 KINDS: dict[Workload, tuple[str, ...]] = {

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal, get_args
 
 import psutil
 
@@ -29,10 +30,19 @@ from common import places, run, server, serving
 from common.errors import RigError
 from common.rig import ROOT, Rig
 
-KINDS = (
-    *("speed", "longctx", "sweep", "longmixed", "formats"),
-    *("cost", "accuracy", "identity", "builds", "tune"),
-)
+Kind = Literal[
+    "speed",
+    "longctx",
+    "sweep",
+    "longmixed",
+    "formats",
+    "cost",
+    "accuracy",
+    "identity",
+    "builds",
+    "tune",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 SERVE = "serve"
 RECORD = "job.json"
 LOG = "log"

@@ -1,6 +1,8 @@
 """What is in the models folder: a rig's files and the rest, verified or not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from common import digest, files, places
 from common.errors import RigError
@@ -50,14 +52,19 @@ def _of_rig(file: Wanted) -> Row:
     if not file.path.is_file():
         target = "draft" if file.role == "drafter" else "model"
         return Row(file.role, file.name, None, None, f"not here; make {target} brings it")
-    size, sha256 = file.path.stat().st_size, None
+    sha256, state = checked(file, digest.known)
+    return Row(file.role, file.name, file.path.stat().st_size, sha256, state)
+
+
+def checked(file: Wanted, sha256: Callable[[Path], str]) -> tuple[str | None, str]:
+    """The digest of a file that is here, as `sha256` gives it, and its state."""
+    found = None
     try:
-        sha256 = digest.known(file.path)
+        found = sha256(file.path)
         files.check(file)
     except RigError as error:
-        state = f"WRONG: {error}"
+        return found, f"WRONG: {error}"
     except OSError as error:
-        state = f"cannot be read: {error.strerror}"
-    else:
-        state = f"verified, {files.judgement(file)}" if file.sha256 else files.judgement(file)
-    return Row(file.role, file.name, size, sha256, state)
+        return found, f"cannot be read: {error.strerror}"
+    known = files.judgement(file)
+    return found, f"verified, {known}" if file.sha256 else known

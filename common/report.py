@@ -34,7 +34,7 @@ from common import (
 )
 from common.errors import RigError
 
-SUMMARY = "summary.json"
+SUMMARY = run.SUMMARY
 REPORT = "REPORT.md"
 SCHEMAS = Path(__file__).parent / "schemas"
 # What is made of a run directory, per kind of measurement.

@@ -7,7 +7,7 @@ import psutil
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from common import answers, digest, engine, files, gpu, host, memory, places, server
+from common import answers, digest, engine, files, gpu, host, listing, memory, places, server
 from common.errors import RigError
 from common.files import Wanted
 from common.notices import meanwhile, tell
@@ -171,16 +171,8 @@ class RigTools(Toolbox):
 
 
 def _verify(file: Wanted) -> str:
-    try:
-        entry = digest.recorded(file.path) or {}
-        found = digest.sha256(file.path)
-        digest.record(file.path, found, entry.get("from"), entry.get("revision"))
-        files.check(file)
-    except RigError as error:
-        return f"WRONG: {error}"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return f"verified, {files.judgement(file)}" if file.sha256 else files.judgement(file)
+    _sha256, state = listing.checked(file, digest.anew)
+    return state
 
 
 def _sample(card: gpu.Card, mine: bool) -> answers.CardSample:

@@ -17,6 +17,7 @@ from common.rig import ROOT, Rig
 
 MANIFEST = "manifest.json"
 JOURNAL = "samples.jsonl"
+SUMMARY = "summary.json"
 STARTS = "starts.jsonl"
 TELEMETRY = "telemetry.jsonl"
 LOCK = "run.lock"

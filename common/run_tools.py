@@ -14,22 +14,10 @@ from common.jobs import Job
 from common.notices import meanwhile, tell
 from common.toolbox import Toolbox
 
-Kind = Literal[
-    "speed",
-    "longctx",
-    "sweep",
-    "longmixed",
-    "formats",
-    "cost",
-    "accuracy",
-    "identity",
-    "builds",
-    "tune",
-]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 MOST_COMPARED = 200_000  # characters
 # What read_run can read, and the file it is in.
-PARTS = {"report": "REPORT.md", "summary": experience.SUMMARY, "manifest": run.MANIFEST}
+PARTS = {"report": "REPORT.md", "summary": run.SUMMARY, "manifest": run.MANIFEST}
 
 
 class RunTools(Toolbox):
@@ -37,7 +25,7 @@ class RunTools(Toolbox):
 
     def start_measurement(
         self,
-        kind: Kind,
+        kind: jobs.Kind,
         quick: bool = False,
         resume: bool = False,
         workload: experience.Workload = "chat",

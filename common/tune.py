@@ -13,9 +13,9 @@ from typing import Any
 from common import stats
 from common.errors import RigError
 from common.experiment import Arm, Round
+from common.speed import GREEDY
 from common.summaries import output_speed
 
-GREEDY = {"temperature": 0, "seed": 1}
 # Two settings that differ by less are taken as equally good; a change must be worth as much.
 WORTH = 1.01
 CHOOSE, CONFIRM, DRIFT = "choose", "confirm", "drift"

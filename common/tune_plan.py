@@ -7,8 +7,9 @@ from common import client, document, made_text, prompts, tune
 from common.errors import RigError
 from common.experiment import Cell, Plan, Round
 from common.rig import Rig
+from common.speed import GREEDY
 from common.tokenizer import Tokenizer
-from common.tune import CHOOSE, CONFIRM, DRIFT, GREEDY, Changes, Space
+from common.tune import CHOOSE, CONFIRM, DRIFT, Changes, Space
 
 TOKENS = 128
 DOCUMENT_TOKENS = 2000
