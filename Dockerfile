@@ -19,7 +19,7 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
     apt-get clean && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # Only what compiling needs, so that other changes to the project do not compile again.
-COPY common/__init__.py common/digest.py common/engine.py common/errors.py common/places.py \
+COPY common/__init__.py common/digest.py common/embedded.py common/engine.py common/errors.py common/places.py \
      common/rig.py common/source.py common/
 COPY scripts/image_engine.py scripts/
 ARG BACKEND

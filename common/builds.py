@@ -12,7 +12,7 @@ from common.rig import Rig
 from common.speed import GREEDY, QUICK_TOKENS, TOKENS
 from common.summaries import BASELINE, Log, Trial, significant
 
-KEYS = ("CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
+KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
 PREFIX = "other "
 """how the names of the other build's arms begin"""
 
@@ -26,10 +26,17 @@ def changes(rig: Rig) -> dict[str, str]:
     found = {key: settings[f"BUILDS_{key}"] for key in KEYS if settings[f"BUILDS_{key}"]}
     other = rig.variant(found)
     same_cuda = rig.backend == "cpu" or other.cuda_version == rig.cuda_version
-    if same_cuda and engine.cmake_flags(other) == engine.cmake_flags(rig):
+    # A container has the engines it was built with, whatever ENGINE says.
+    same_kind = engine.CONTAINER.is_file() or other.engine == rig.engine
+    if same_kind and other.engine == "embedded" and not engine.CONTAINER.is_file():
+        raise RigError(
+            f"{rig.name}: the embedded engine is not compiled here, so BUILDS_CMAKE_EXTRA changes "
+            "nothing in it; set BUILDS_ENGINE=source, or ENGINE=source"
+        )
+    if same_kind and same_cuda and engine.cmake_flags(other) == engine.cmake_flags(rig):
         raise RigError(
             f"{rig.name}: the other build is the rig's own; set BUILDS_CUDA_VERSION, "
-            "BUILDS_CUDA_ARCHITECTURES or BUILDS_CMAKE_EXTRA to something else"
+            "BUILDS_CUDA_ARCHITECTURES, BUILDS_CMAKE_EXTRA or BUILDS_ENGINE to something else"
         )
     return found
 
@@ -45,13 +52,15 @@ def check_place(rig: Rig, other: Rig) -> None:
 
 
 def check(other: Rig, own: Engine, second: Engine) -> None:
-    """Raise RigError unless `second` is the other build, of the same source as `own`."""
+    """Raise RigError unless `second` is the other build, of the same source as `own` if both are
+    compiled here."""
     if not second.is_build(other):
         raise RigError(
             f"{second.server} is not the build that the BUILDS_ settings ask for; unset "
             "LLAMA_SERVER, IMAGE and OTHER_IMAGE, and both are built as tpu.env says"
         )
-    if own.info.get("source") != second.info.get("source"):
+    one_kind = own.embedded == second.embedded
+    if one_kind and own.info.get("source") != second.info.get("source"):
         raise RigError(
             f"the engines are not of one source: {own.title} and {second.title}; build both again "
             "with make builds"
@@ -102,15 +111,20 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
+def engines(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """engine.json of the rig's own build and of the other."""
+    return {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
+
+
 def _is_other(arm: str) -> bool:
     return arm.startswith(PREFIX)
 
 
 def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     """The two engines; `flags` are those that the other one has not."""
-    infos = {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
+    infos = engines(manifest)
     flags = {build: info.get("cmake") or [] for build, info in infos.items()}
-    shared = set(flags["rig"]) & set(flags["other"])
+    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
     images = manifest["plan"]["inputs"]["images"]
     return [
         {

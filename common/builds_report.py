@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from common import figures, page
+from common import builds, figures, page
+from common.engine import Engine
 from common.summaries import BASELINE
 
 NAMES = {"rig": "the rig's own", "other": "the other"}
@@ -29,8 +30,10 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         "\n".join([*page.trust(summary), *_equal(summary), page.time_line(summary["time"])]),
         "## What was run",
-        _builds(summary),
-        "Both are built from the same source; flags that both have are left out.",
+        _builds(summary, manifest),
+        "They are engines of two releases, made in two ways: the difference is that of both."
+        if _two_releases(manifest)
+        else "Both are built from the same source; flags that both have are left out.",
         page.what_was_run(manifest),
         "## Do it again",
         page.reproduce(manifest),
@@ -54,7 +57,8 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         f"({page.ratio(arm['over_rig'])}, {page.interval(arm['over_rig'])})"
         for arm in over
     )
-    text = f"On {where}, over the rig's own build the other ({title(summary, 'other')}) is {told}."
+    other = title(summary, manifest, "other")
+    text = f"On {where}, over the rig's own build the other ({other}) is {told}."
     drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     if not drafting:
         return text
@@ -66,11 +70,19 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     return f"{text} Over no drafter, {verdicts}."
 
 
-def title(summary: dict[str, Any], build: str) -> str:
+def title(summary: dict[str, Any], manifest: dict[str, Any], build: str) -> str:
     """What one build has that the other has not, in words."""
     (found,) = (row for row in summary["builds"] if row["build"] == build)
+    if _two_releases(manifest):
+        return ", ".join([Engine(Path(), builds.engines(manifest)[build]).title, *found["flags"]])
     cuda = [f"CUDA {found['cuda_version']}"] if found["cuda_version"] else []
     return ", ".join([*cuda, *found["flags"]]) or "no flags of its own"
+
+
+def _two_releases(manifest: dict[str, Any]) -> bool:
+    """Whether one of the two engines is the embedded one."""
+    found = [Engine(Path(), info).embedded for info in builds.engines(manifest).values()]
+    return found[0] != found[1]
 
 
 def _with(drafter: str) -> str:
@@ -140,11 +152,11 @@ def _equal(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _builds(summary: dict[str, Any]) -> str:
+def _builds(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     rows = [
         [
             NAMES[row["build"]],
-            title(summary, row["build"]),
+            title(summary, manifest, row["build"]),
             row["compiler"] or "unknown",
             f"`{row['server_sha256']}`",
             f"`{row['image']}`" if row["image"] else "none",

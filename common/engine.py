@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
-from common import places, source
+from common import embedded, places, source
 from common.digest import sha256
 from common.errors import RigError
 from common.rig import Rig
@@ -23,7 +23,7 @@ CONTAINER = Path("/opt/llama.cpp/bin/llama-server")
 OTHER = Path("/opt/llama.cpp/other/llama-server")
 """in a container of `make builds`: the second engine (scripts/both.Dockerfile)"""
 PROGRAMS = ("llama-server", "llama-quantize", "llama-bench")
-INFO = "engine.json"
+INFO = embedded.INFO
 # Only what these programs need; the web page is left out, so nothing is fetched while building.
 CMAKE = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -53,13 +53,20 @@ class Engine:
         return self.server.with_name("llama-quantize")
 
     @property
+    def embedded(self) -> bool:
+        """Whether it came out of a package instead of being compiled for this project."""
+        return (self.info.get("source") or {}).get("kind") == "embedded"
+
+    @property
     def libraries(self) -> Path | None:
         """The CUDA libraries it was linked with, where they were brought along with it."""
         found = self.server.with_name("lib")
         return found if found.is_dir() else None
 
     def is_build(self, rig: Rig) -> bool:
-        """Whether it was built with the flags and the CUDA version of the rig."""
+        """Whether it is the rig's kind of engine, with its flags and CUDA version."""
+        if self.embedded:
+            return rig.engine == "embedded"
         cuda = rig.cuda_version if rig.backend == "cuda" else None
         return (self.info.get("cmake"), self.info.get("cuda_version")) == (cmake_flags(rig), cuda)
 
@@ -69,6 +76,10 @@ class Engine:
         origin = self.info.get("source")
         if not origin:
             return f"{self.server} given by LLAMA_SERVER (build unknown)"
+        if self.embedded:
+            release = origin["version"].split(".")[-1]
+            package = f"{origin['origin']} {origin['version']}"
+            return f"llama.cpp b{release}, embedded ({package}), {self.info['backend']}"
         names = {"git": "commit", "local": "local tree"}
         name = names.get(origin["kind"], f"source release {origin['origin']}")
         return f"llama.cpp {name} {origin['version']}, {self.info['backend']}"
@@ -92,7 +103,8 @@ def folder(rig: Rig, origin: Source) -> Path:
 
 
 def find(rig: Rig) -> Engine:
-    """The engine to use: LLAMA_SERVER, else the container's, else one that `make engine` built.
+    """The engine to use: LLAMA_SERVER, else the container's, else by ENGINE the embedded one or the
+    one that `make engine` built.
 
     Raises RigError if there is none.
     """
@@ -101,11 +113,14 @@ def find(rig: Rig) -> Engine:
         return _foreign(Path(own))
     if OTHER.is_file() and (other := _read(OTHER)).is_build(rig):
         return other
-    built = [folder(rig, origin) / "llama-server" for origin in source.wanted(rig)]
-    for server in (CONTAINER, *built):
+    if rig.engine == "embedded":
+        homes = [embedded.folder()]
+    else:
+        homes = [folder(rig, origin) for origin in source.wanted(rig)]
+    for server in (CONTAINER, *(home / "llama-server" for home in homes)):
         if server.is_file():
             return _read(server)
-    raise RigError(f"no engine for {rig.name} yet; build it with: make engine RIG={rig.name}")
+    raise RigError(f"no engine for {rig.name} yet; get it with: make engine RIG={rig.name}")
 
 
 def _read(server: Path) -> Engine:
@@ -121,11 +136,13 @@ def _foreign(server: Path) -> Engine:
 
 
 def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
-    """Build the rig's engine into the cache, or find it there.
+    """Build the rig's engine into the cache (fetch it, if it is embedded), or find it there.
 
     `say` gets one line per stage, `progress` the finished and total compile steps.
     Raises RigError if no source can be had, a tool is missing or the build fails.
     """
+    if rig.engine == "embedded":
+        return _read(embedded.install(say))
     chosen = source.first(rig, say, lambda origin: (folder(rig, origin) / INFO).is_file())
     return build_from(rig, chosen, say, progress)
 

@@ -13,7 +13,15 @@ from common import pair
 Manifest = Mapping[str, Any]
 # Settings that are compared by other means (files by digest, the engine by source, arms by what
 # they change) or that change nothing that is measured.
-NOT_COMPARED = {"BACKEND", "GPU_NAME", "HOST", "PORT", "CUDA_VERSION", "CUDA_ARCHITECTURES"}
+NOT_COMPARED = {
+    "BACKEND",
+    "GPU_NAME",
+    "HOST",
+    "PORT",
+    "CUDA_VERSION",
+    "CUDA_ARCHITECTURES",
+    "ENGINE",
+}
 PREFIXES = ("MODEL", "LLAMA_CPP_", "CMAKE_", "SPEED_", "LONGCTX_", "SWEEP_", "LONGMIXED_",
             "REPACK_", "ACCURACY_", "FORMATS_", "COST_", "TUNE_", "BUILDS_")  # fmt: skip
 DRAFTER_FILE = ("SPEC_DRAFT_MODEL", "SPEC_DRAFT_HF", "SPEC_DRAFT_HF_REVISION", "SPEC_DRAFT_SHA256")

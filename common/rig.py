@@ -31,6 +31,7 @@ SPEC_TYPES = (
 )
 TUNE_FOR = ("chat", "documents", "many")
 TUNE_LEVERS = ("draft", "types", "p-min", "batch", "kv-layout", "kv-type")
+ENGINES = ("embedded", "source")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 Parser = Callable[[str], Any]
 
@@ -183,6 +184,9 @@ class Rig:
     """tokens handed to the model together, at most (llama-server's -b)"""
     ubatch_size: int | None = _key(_whole(1, 65536), None)
     """tokens computed in one pass, at most (llama-server's -ub)"""
+    engine: str = _key(_one_of(*ENGINES), "source")
+    """llama.cpp's server out of a package, or compiled here from its source; a container always has
+    the engine it was built with"""
     llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp")
     llama_cpp_commit: str | None = _key(_text, None)
     llama_cpp_release: str = _key(_text, "11434.0.0")
@@ -192,6 +196,7 @@ class Rig:
     cuda_version: str | None = _key(_text, None)
     cuda_architectures: tuple[str, ...] = _key(_list, ())
     cmake_extra: tuple[str, ...] = _key(_list, ())
+    builds_engine: str | None = _key(_one_of(*ENGINES), None)
     builds_cuda_version: str | None = _key(_text, None)
     builds_cuda_architectures: tuple[str, ...] = _key(_list, ())
     builds_cmake_extra: tuple[str, ...] = _key(_list, ())
@@ -368,6 +373,8 @@ def _check_together(rig: Rig, path: Path) -> None:
     """Settings that must agree with each other and with the folder's name."""
     if rig.backend == "cuda" and not rig.gpu_name:
         raise RigError(f"{path}: BACKEND=cuda needs GPU_NAME, the card this rig is for")
+    if rig.backend == "cuda" and rig.engine == "embedded":
+        raise RigError(f"{path}: ENGINE=embedded runs on the CPU; a card needs ENGINE=source")
     if rig.needs_drafter and rig.spec_draft_n_max is None:
         raise RigError(f"{path}: SPEC_TYPE={rig.spec_type} needs SPEC_DRAFT_N_MAX")
     for claim in name_claims(rig):

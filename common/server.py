@@ -21,6 +21,8 @@ from common.rig import Rig
 
 READY_S = 900.0  # a card without a kernel image in the build compiles its kernels at first load
 STOP_S = 10.0
+# How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
+ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
 LOG_LIMIT = 4 << 20  # bytes
 # What a short request asks, to see the drafter work before anything is measured.
 CHECK_TOKENS = 16

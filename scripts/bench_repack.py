@@ -23,7 +23,8 @@ def body(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.threads < 1 or args.rounds < 1:
         parser.error("--threads and --rounds must be 1 or more")
-    rig = cli.load_rig(args.rig)
+    # llama-quantize comes only with an engine that is compiled here.
+    rig = cli.load_rig(args.rig).variant({"ENGINE": "source"})
     built = preparing.build_engine(rig)
     if not built.quantize.is_file():
         raise RigError(f"{built.quantize} is missing; build the engine with make engine")

@@ -1,4 +1,4 @@
-"""Build the rig's llama.cpp into the cache, or say where it is."""
+"""Build or fetch the rig's llama.cpp into the cache, or say where it is."""
 
 from scripts import cli, preparing
 

@@ -34,7 +34,7 @@ def body() -> None:
                 code = running.follow(sys.stdout.buffer.write)
             else:
                 code = running.process.wait()
-            if code not in (0, -15):
+            if code not in server.ORDERLY:
                 raise running.death("llama-server has ended by itself")
     finally:
         if recorded:  # a second serve that found the port taken must not forget the first

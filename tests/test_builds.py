@@ -41,6 +41,15 @@ def put_engine(rig: Rig, fake_program: Path, **settings: str) -> Path:
 
 
 @pytest.fixture
+def tiny(tiny: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """The rig with an engine compiled here, beside another compiled with FLAG."""
+    source = {"ENGINE": "source", "BUILDS_ENGINE": "", "BUILDS_CMAKE_EXTRA": FLAG}
+    for key, text in source.items():
+        monkeypatch.setenv(key, text)
+    return tiny.variant(source)
+
+
+@pytest.fixture
 def two(tiny: Rig, fake_program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache with both builds of the tiny rig; the other is faster. Its folder is returned."""
     monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path / "cache"))
@@ -224,3 +233,44 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
     assert engine.find(older).server == own.server
     with pytest.raises(RigError, match="is not the build"):
         builds.check(older, own, engine.find(older))
+
+
+def test_the_embedded_engine_as_the_other_build(
+    tiny: Rig, two: Path, real_engine: Engine, tmp_path: Path
+) -> None:
+    assert two.is_dir()
+    # The cache with the fakes gets the real embedded engine too.
+    (tmp_path / "cache" / "engines" / real_engine.server.parent.name).symlink_to(
+        real_engine.server.parent
+    )
+    code, _out, err = finish(tiny, BUILDS_ENGINE="embedded", BUILDS_CMAKE_EXTRA="")
+    assert (code, err) == (0, "")
+    manifest = run.read_manifest(folder(tiny))
+    assert manifest["engines"]["other none"] == real_engine.info
+    assert manifest["plan"]["arms"]["other n=2"] == {"ENGINE": "embedded"}
+    summary = json.loads((folder(tiny) / report.SUMMARY).read_text())
+    assert [row["flags"] for row in summary["builds"]] == [[], []]
+    known = [row for row in summary["known_answer"] if row["arm"] == "other n=2"]
+    assert [row["equal"] for row in known] == [True]
+    text = (folder(tiny) / report.REPORT).read_text()
+    assert f"the other ({real_engine.title}) is" in text
+    assert "engines of two releases" in text
+    assert "make longctx ENGINE=embedded" in text
+
+
+def test_flags_of_an_engine_that_is_not_compiled(tiny: Rig) -> None:
+    both = tiny.variant({"ENGINE": "embedded"})
+    with pytest.raises(RigError, match=r"not compiled here.*BUILDS_ENGINE=source"):
+        builds.changes(both)
+    assert builds.changes(both.variant({"BUILDS_ENGINE": "source"}))["ENGINE"] == "source"
+
+
+def test_a_container_knows_its_own_engines_only(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llama-server").touch()
+    monkeypatch.setattr(engine, "CONTAINER", tmp_path / "llama-server")
+    mine = tiny.variant({"ENGINE": "embedded", "BUILDS_ENGINE": "source"})
+    assert builds.changes(mine)["CMAKE_EXTRA"] == FLAG
+    with pytest.raises(RigError, match="the other build is the rig's own"):
+        builds.changes(mine.variant({"BUILDS_CMAKE_EXTRA": ""}))

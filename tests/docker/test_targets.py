@@ -15,6 +15,8 @@ from docker import DockerClient
 from common import pair
 from tests.docker.conftest import TINY, run
 
+FLAG = "-DGGML_CPU_REPACK=OFF"
+
 pytestmark = [
     pytest.mark.docker,
     pytest.mark.timeout(2700),
@@ -86,14 +88,17 @@ def other_image(engine: DockerClient, image: str) -> Iterator[str]:
 def test_builds_measures_both_engines_in_one_container(
     engine: DockerClient, image: str, other_image: str, settings: dict[str, str], tree: Path
 ) -> None:
-    run(make(tree, "builds", "QUICK=1"), {**settings, "OTHER_IMAGE": other_image})
+    run(
+        make(tree, "builds", "QUICK=1"),
+        {**settings, "OTHER_IMAGE": other_image, "BUILDS_CMAKE_EXTRA": FLAG},
+    )
     folder = only_run(tree)
     manifest = read(folder / "manifest.json")
     engine.images.remove(manifest["image"], force=True)
     flags = {arm: info["cmake"] for arm, info in manifest["engines"].items()}
     assert list(flags) == ["other none", "other n=2"]
-    assert all("-DGGML_CPU_REPACK=OFF" in found for found in flags.values())
-    assert "-DGGML_CPU_REPACK=OFF" not in manifest["engine"]["cmake"]
+    assert all(FLAG in found for found in flags.values())
+    assert FLAG not in manifest["engine"]["cmake"]
     summary = read(folder / "summary.json")
     ids = [engine.images.get(name).id for name in (image, other_image)]
     assert [row["image"] for row in summary["builds"]] == ids
