@@ -297,3 +297,12 @@ def properties(url: str) -> dict[str, Any] | None:
         return dict(requests.get(f"{url}/props", timeout=5).json())
     except (requests.RequestException, ValueError):
         return None
+
+
+def has_page(url: str) -> bool:
+    """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
+    try:
+        reply = requests.get(f"{url}/", timeout=5)
+    except requests.RequestException:
+        return False
+    return reply.ok and "html" in reply.headers.get("Content-Type", "")

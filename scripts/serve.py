@@ -46,6 +46,8 @@ def introduce(rig: Rig, running: Server) -> None:
     """What a user needs next: the address, a line to try, and whether the drafter works."""
     properties = server.properties(rig.url) or {}
     cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
+    if server.has_page(rig.url):
+        cli.say(f"chat in a browser: {rig.url}/")
     request = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
     cli.say(f"try: curl {rig.url}/v1/chat/completions -d {shlex.quote(json.dumps(request))}")
     cli.say(f"slots: {properties.get('total_slots', 'unknown')}, context: {rig.ctx_size} tokens")

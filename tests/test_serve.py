@@ -72,8 +72,9 @@ def served(rig: Rig) -> Iterator[Served]:
         found.process.wait(30)
 
 
-def test_an_openai_client_can_use_it(rig: Rig, served: Served) -> None:
+def test_an_openai_client_can_use_it(rig: Rig, served: Served, real_engine: Engine) -> None:
     assert f"{rig.url}/v1" in served.said
+    assert (f"chat in a browser: {rig.url}/" in served.said) is real_engine.embedded
     assert "drafter: works, kept" in served.said
     chain, prompt = pair.make_chain(), "Say something."
     client = openai.OpenAI(base_url=f"{rig.url}/v1", api_key="none")
