@@ -51,7 +51,13 @@ def git_rig(tiny: Rig, repository: Path, own_cache: Path) -> Rig:
     """A rig pinned to a short commit of the stand-in."""
     assert not own_cache.exists()
     short = git("rev-parse", "--short", "HEAD", folder=repository)
-    return tiny.variant({"LLAMA_CPP_COMMIT": short, "LLAMA_CPP_REPOSITORY": f"file://{repository}"})
+    return tiny.variant(
+        {
+            "ENGINE": "source",
+            "LLAMA_CPP_COMMIT": short,
+            "LLAMA_CPP_REPOSITORY": f"file://{repository}",
+        }
+    )
 
 
 def ignore(*_: object) -> None:

@@ -32,7 +32,8 @@ QUIET = ("--no-first-run", "--disable-background-networking", "--disable-compone
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[WebDriver]:
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    assert program and driver, "install a browser: apt install chromium chromium-driver"
+    if not (program and driver):
+        pytest.fail("install a browser: apt install chromium chromium-driver", pytrace=False)
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1100,800"):
