@@ -19,8 +19,8 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
     apt-get clean && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # Only what compiling needs, so that other changes to the project do not compile again.
-COPY common/__init__.py common/digest.py common/embedded.py common/engine.py common/errors.py common/places.py \
-     common/rig.py common/source.py common/
+COPY common/__init__.py common/build_tools.py common/digest.py common/embedded.py common/engine.py \
+     common/errors.py common/places.py common/rig.py common/source.py common/tool_folder.py common/
 COPY scripts/image_engine.py scripts/
 ARG BACKEND
 ARG LLAMA_CPP_COMMIT=
@@ -50,7 +50,7 @@ RUN --mount=type=bind,from=llama-src,target=/llama.cpp \
     --mount=type=cache,id=gemma-rigs-ccache,target=/ccache \
     python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin && ccache --show-stats
 
-# ---- the Python environment from the lock file, without the tools that only compiling needs
+# ---- the Python environment from the lock file
 FROM ${BACKEND}-runtime AS python
 # hadolint ignore=DL3008
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
@@ -62,9 +62,9 @@ RUN --mount=type=secret,id=ca_bundle \
     --mount=type=cache,id=gemma-rigs-pip,target=/root/.cache/pip \
     if [ -s /run/secrets/ca_bundle ]; then export PIP_CERT=/run/secrets/ca_bundle; fi; \
     python3 -m venv /opt/venv && \
-    /opt/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+    /opt/venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
         -r /tmp/requirements.lock && \
-    /opt/venv/bin/pip uninstall --quiet --yes cmake ninja setuptools && \
+    /opt/venv/bin/python -m pip uninstall --quiet --yes setuptools && \
     find /opt/venv -type d -name tests -not -path '*/numpy/*' -prune -exec rm -r {} +
 
 # ---- what runs

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
-from common import embedded, places, source
+from common import build_tools, embedded, places, source
 from common.digest import sha256
 from common.errors import RigError
 from common.rig import Rig
@@ -172,9 +171,7 @@ def check_tools(rig: Rig) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """CMake and Ninja of this Python environment come first on PATH."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {**os.environ, "PATH": path}
+    return {**os.environ, "PATH": build_tools.search_path()}
 
 
 def _compile(

@@ -2,7 +2,8 @@
 ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
 RIG := $(notdir $(CURDIR))
 PYTHON := $(ROOT)/.venv/bin/python
-READY := $(ROOT)/.venv/.ready
+BASE_PYTHON ?= python3
+READY := runtime
 SCRIPT = $(PYTHON) $(ROOT)/scripts
 # Where targets run: in the rig's image, or on this host. A rig with a card needs only make and Docker.
 RUNNER ?= $(if $(filter BACKEND=cuda,$(if $(BACKEND),BACKEND=$(BACKEND),$(file <tpu.env))),docker,host)
@@ -15,17 +16,15 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-.PHONY: help show engine image draft model pin files repack doctor serve stop status speed longctx sweep longmixed \
-	formats cost builds tune map accuracy identity rescore report mcp
+.PHONY: help runtime show engine image draft model pin files repack doctor serve stop status speed longctx sweep \
+	longmixed formats cost builds tune map accuracy identity rescore report mcp
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
-ifneq ($(READY),)
-$(READY): $(ROOT)/requirements-dev.lock
-	@$(MAKE) --no-print-directory -C $(ROOT) setup
-endif
+runtime: # says nothing and takes no time where .venv is as the lock file says
+	@$(BASE_PYTHON) $(ROOT)/scripts/setup.py runtime
 
 show: $(READY) ## print the llama-server line of this rig
 	@$(SCRIPT)/show.py $(RIG)
@@ -105,4 +104,4 @@ report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@$(SCRIPT)/report.py $(RUN)
 
 mcp: $(READY) ## let an MCP client drive this rig: writes its entry into the project's .mcp.json
-	@PYTHONPATH=$(ROOT) $(if $(READY),$(PYTHON),$(or $(BASE_PYTHON),python3)) $(ROOT)/scripts/register.py $(RIG)
+	@PYTHONPATH=$(ROOT) $(if $(READY),$(PYTHON),$(BASE_PYTHON)) $(ROOT)/scripts/register.py $(RIG)

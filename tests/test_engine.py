@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common import engine, source
+from common import build_tools, engine, source
 from common.errors import RigError
 from common.rig import Rig
 from common.source import Source
@@ -42,6 +42,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", build_tools.search_path())  # not brought anew for each test
     monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

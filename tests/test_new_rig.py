@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from common import cards, files, fitting, gpu, memory, rig, rig_folder, sizes
+from common import cards, files, fitting, gpu, memory, packages, rig, rig_folder, sizes
 from common.blueprint import Blueprint
 from common.cards import CARDS, Card
 from common.errors import RigError
@@ -46,7 +46,7 @@ def copy_of_the_tree(folder: Path) -> Path:
     for name in ("common", "scripts"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".venv").symlink_to(ROOT / ".venv")
-    for name in ("compose.yaml", ".compose-lint.yml", "Makefile", "requirements-dev.lock"):
+    for name in ("compose.yaml", ".compose-lint.yml", "Makefile", *packages.LOCKS.values()):
         shutil.copy2(ROOT / name, folder)
     return folder
 

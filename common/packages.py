@@ -1,0 +1,171 @@
+"""Packages: the project's .venv, installed from a lock file with its hashes.
+
+Needs the standard library only: it runs before anything is installed.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from common import tool_folder, uv
+from common.digest import sha256
+from common.errors import RigError
+
+LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
+"""What each set-up installs; dev holds all of runtime."""
+UV_LOCK = "requirements-uv.lock"
+RECORD = ".ready"
+"""In .venv, written last: what was installed. Without it the folder is made anew."""
+Record = dict[str, Any]
+
+
+def ensure(root: Path, kind: str) -> None:
+    """Make .venv hold what the lock of this kind says. Does nothing if it does already.
+
+    Raises RigError if the packages cannot be had.
+    """
+    venv = (root / ".venv").resolve()
+    if _is_current(root, kind, venv, _read(venv)):
+        return
+    try:
+        with _alone(venv):
+            record = _read(venv)
+            if not _is_current(root, kind, venv, record):
+                _install(root, kind, venv, record)
+    except OSError as error:
+        raise RigError(f"{venv} cannot be made: {error}") from None
+
+
+def _read(venv: Path) -> Record:
+    try:
+        record = json.loads((venv / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _is_current(root: Path, kind: str, venv: Path, record: Record) -> bool:
+    lock = LOCKS[kind]
+    asked = bool(os.environ.get("BASE_PYTHON"))
+    return (
+        _is_whole(venv, record)
+        and (record["python"] == sys.implementation.cache_tag or not asked)
+        and record["locks"].get(lock) == sha256(root / lock)
+    )
+
+
+def _is_whole(venv: Path, record: Record) -> bool:
+    """Whether it was installed to its end, here, and its Python is still on this host."""
+    return record.get("venv") == str(venv) and (venv / "bin" / "python").exists()
+
+
+@contextmanager
+def _alone(venv: Path) -> Iterator[None]:
+    """Two makes at once must not install into one folder: the second waits."""
+    with venv.with_name(venv.name + ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another make is installing the Python packages; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install(root: Path, kind: str, venv: Path, record: Record) -> None:
+    _say("installing Python packages into .venv (once, half a minute)")
+    (venv / RECORD).unlink(missing_ok=True)  # from here on it is not whole
+    same = _is_whole(venv, record) and record["python"] == sys.implementation.cache_tag
+    if not same and venv.exists():
+        shutil.rmtree(venv)
+    lock = root / LOCKS[kind]
+    try:
+        _by_uv(venv, lock, root / UV_LOCK)
+    except uv.UvError as error:
+        _say(f"{error}; pip installs instead (minutes)")
+        _by_pip(venv, lock)
+    for packages in venv.glob("lib/*/site-packages"):
+        (packages / "gemma-rigs.pth").write_text(f"{root}\n")
+    # dev holds all of runtime, so that runtime has nothing to do after it.
+    held = [LOCKS["runtime"], lock.name] if kind == "dev" else [lock.name]
+    _write(
+        venv,
+        {
+            "venv": str(venv),
+            "base": _base(),
+            "python": sys.implementation.cache_tag,
+            "locks": {name: sha256(root / name) for name in held},
+        },
+    )
+
+
+def _by_uv(venv: Path, lock: Path, uv_lock: Path) -> None:
+    """Install with uv; a host without it gets it into the cache, by the pip of the new .venv."""
+    program = uv.find(uv_lock)
+    python = venv / "bin" / "python"
+    if not python.exists():
+        if program is None:
+            _standard_venv(venv)
+        else:
+            uv.run(program, "venv", "--no-project", "--python", _base(), str(venv))
+    if program is None:
+        program = uv.bring(python, uv_lock)
+    requirements = ["--require-hashes", "--no-deps", "-r", str(lock)]
+    uv.run(program, "pip", "install", "--python", str(python), *requirements)
+
+
+def _by_pip(venv: Path, lock: Path) -> None:
+    if not (venv / "bin" / "pip").exists():  # uv made it
+        shutil.rmtree(venv, ignore_errors=True)
+        _standard_venv(venv)
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    pip += ["--disable-pip-version-check", "--require-hashes", "-r", str(lock)]
+    done = _run(pip, {"PIP_USER": "0"})
+    if done.returncode != 0:
+        raise RigError(
+            f"the Python packages cannot be installed: {tool_folder.last_error(done.stderr)}"
+        )
+
+
+def _standard_venv(venv: Path) -> None:
+    done = _run([_base(), "-m", "venv", str(venv)])
+    if done.returncode != 0:
+        said = done.stdout + done.stderr
+        shutil.rmtree(venv, ignore_errors=True)
+        if "ensurepip" in said:
+            raise RigError(
+                "cannot make .venv: this Python has no ensurepip; "
+                "on Debian or Ubuntu: apt install python3-venv"
+            )
+        raise RigError(f"cannot make .venv: {tool_folder.last_error(said)}")
+
+
+def _base() -> str:
+    """The interpreter itself, also where this one runs in an environment or behind links: .venv
+    must not change when a link comes to point to another version."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _write(venv: Path, record: Record) -> None:
+    part = venv / f"{RECORD}.part"
+    part.write_text(json.dumps(record, indent=2) + "\n")
+    part.replace(venv / RECORD)
+
+
+def _run(
+    command: Sequence[str], extra: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        env={**os.environ, **(extra or {})},
+    )  # fmt: skip
+
+
+def _say(text: str) -> None:
+    print(f"set-up: {text}", flush=True)
