@@ -129,7 +129,8 @@ def _by_pip(venv: Path, lock: Path) -> None:
     done = _run(pip, {"PIP_USER": "0"})
     if done.returncode != 0:
         raise RigError(
-            f"the Python packages cannot be installed: {tool_folder.last_error(done.stderr)}"
+            f"the Python packages cannot be installed ({tool_folder.last_error(done.stderr)}); see "
+            "that this host reaches its package index, which pip's own settings name"
         )
 
 
