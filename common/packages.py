@@ -88,7 +88,7 @@ def _install(root: Path, kind: str, venv: Path, record: Record) -> None:
     try:
         _by_uv(venv, lock, root / UV_LOCK)
     except uv.UvError as error:
-        _say(f"{error}; pip installs instead (minutes)")
+        _say(f"{error}; pip installs instead (about a minute)")
         _by_pip(venv, lock)
     for packages in venv.glob("lib/*/site-packages"):
         (packages / "gemma-rigs.pth").write_text(f"{root}\n")
@@ -129,7 +129,8 @@ def _by_pip(venv: Path, lock: Path) -> None:
     done = _run(pip, {"PIP_USER": "0"})
     if done.returncode != 0:
         raise RigError(
-            f"the Python packages cannot be installed: {tool_folder.last_error(done.stderr)}"
+            f"the Python packages cannot be installed ({tool_folder.last_error(done.stderr)}); see "
+            "that this host reaches its package index, which pip's own settings name"
         )
 
 

@@ -42,13 +42,15 @@ class Project:
         self.environment = {
             **clean,
             "HOME": str(home),
-            "PATH": f"{home / 'bin'}:/usr/bin:/bin",
+            "PATH": str(home / "bin"),  # no uv of this host
             "GEMMA_RIGS_CACHE": str(home / "cache"),
             "UV_CACHE_DIR": str(home / "uv-cache"),
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(home / "wheels"),
         }
         (home / "bin").mkdir()
+        for tool in ("sleep", "touch"):
+            (home / "bin" / tool).symlink_to(shutil.which(tool) or "none")
 
     def _copy(self, name: str) -> None:
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,16 +161,26 @@ def test_without_uv_it_is_brought_and_where_it_fails_pip_installs(project: Proje
     assert project.has("pip")
 
 
-def test_a_package_that_cannot_be_had_is_one_line(project: Project) -> None:
-    project.lock("requirements.lock", f"three==1.0 --hash=sha256:{'0' * 64}\n")
-    project.lock("requirements-uv.lock", f"uv==9.9 --hash=sha256:{'0' * 64}\n")
+def test_another_file_than_the_locks_is_refused_by_both(project: Project) -> None:
+    project.uv()
+    project.lock("requirements.lock", f"one==1.0 --hash=sha256:{'0' * 64}\n")
     code, out, err = project.set_up()
     assert code == 1
-    assert "no uv from the package index (ERROR: No matching distribution found for uv==9.9)" in out
-    assert err == (
-        "error: the Python packages cannot be installed: "
-        "ERROR: No matching distribution found for three==1.0\n"
-    )
+    assert "uv failed (" in out
+    assert err.startswith("error: the Python packages cannot be installed (ERROR: ")
+    assert "HASHES" in err
+    assert err.count("\n") == 1
+    assert not project.has("one")
+
+
+def test_no_uv_to_be_had_is_one_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    lock = project.root / packages.UV_LOCK
+    lock.write_text(f"uv==9.9 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(uv.UvError, match=r"no uv .* found for uv==9\.9\)$"):
+        uv.bring(Path(sys.executable), lock)
+    assert uv.find(lock) is None
 
 
 def test_another_python_that_is_asked_for_makes_it_anew(project: Project) -> None:
