@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
 from scripts import cli
+from tests import ports
 from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
@@ -35,10 +35,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> Iterator[int]:
+    with ports.claimed() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def port_of_module() -> Iterator[int]:
+    """For a server that all tests of a file use."""
+    with ports.claimed() as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +70,7 @@ def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake as a program that can be started like llama-server."""
     program = tmp_path_factory.mktemp("fake") / "llama-server"
     fake = Path(__file__).with_name("fake_llama_server.py")
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{fake}" "$@"\n')
     program.chmod(0o755)
     return program
 
