@@ -16,8 +16,10 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, real_engine: Engine) -> Place:
-    return Place(tmp_path_factory.mktemp("mcp"), real_engine)
+def place(
+    tmp_path_factory: pytest.TempPathFactory, real_engine: Engine, port_of_module: int
+) -> Place:
+    return Place(tmp_path_factory.mktemp("mcp"), real_engine, port_of_module)
 
 
 @pytest.fixture(scope="module")
