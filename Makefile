@@ -1,6 +1,6 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-converter lint format doctor report engine image use
+.PHONY: help setup demo test test-random test-docker test-converter lint format doctor report engine image use
 .PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
@@ -31,10 +31,13 @@ demo: $(READY) ## the whole thing without a GPU: engine, known-answer rig, repor
 	@echo "demo: builds llama.cpp the first time (about 8 minutes on 2 cores), then measures for half a minute"
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
-test: $(READY) ## run the tests (builds llama.cpp the first time, then about 10 minutes)
+test: $(READY) ## run the tests on all cores (builds llama.cpp the first time, then about 3 minutes): PYTEST="-k name"
 	@echo "test: the engine comes first (about 8 minutes on 2 cores the first time)"
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest -n logical $(PYTEST)
+
+test-random: override PYTEST += -p randomly
+test-random: test ## the same in random order; the seed is printed, PYTEST="-p randomly --randomly-seed=N" takes it again
 
 test-docker: $(READY) ## run the container tests on a real Docker engine (about 15 minutes the first time)
 	@$(PYTHON) -m pytest tests/docker -m docker

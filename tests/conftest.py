@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,39 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
 
 
+USERS_CACHE = os.environ.get("GEMMA_RIGS_CACHE", "")
+NUMBERS = count()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked `last` comes after all others of its file, in whatever order those are."""
+    for item in [item for item in items if item.get_closest_marker("last")]:
+        items.remove(item)
+        others = [place for place, other in enumerate(items) if other.path == item.path]
+        items.insert(others[-1] + 1 if others else len(items), item)
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the caller's reaches a test."""
-    own = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
-    for key in (*rig.KEYS, *own, "GSM8K_PATH", "BFCL_PATH"):
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """No setting of the caller's reaches a test, and no test what others leave in a cache: servers'
+    logs, records of what runs. Only what takes many minutes to make comes from the user's."""
+    ours = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
+    for key in (*rig.KEYS, *ours, "GSM8K_PATH", "BFCL_PATH"):
         monkeypatch.delenv(key, raising=False)
+    if not any(map(request.node.get_closest_marker, ("converter", "docker"))):
+        own = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"
+        monkeypatch.setenv("GEMMA_RIGS_CACHE", str(own))
+
+
+@pytest.fixture
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test of what the user may have fetched."""
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", USERS_CACHE)
 
 
 @pytest.fixture
