@@ -1,6 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime dev lock demo test test-docker test-converter lint format doctor report engine image use
+.PHONY: help setup runtime dev lock demo test test-random test-docker test-browser test-converter lint format doctor
+.PHONY: report engine image use
 .PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 BASE_PYTHON ?= python3
@@ -29,7 +30,7 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 	@$(LOCK) --group embedded --output-file requirements-embedded.lock
 	@$(LOCK) --group uv --output-file requirements-uv.lock
 
-engine: runtime ## build llama.cpp for RIG (minutes, once)
+engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
 	@$(PYTHON) scripts/engine.py $(RIG)
 
 demo: ## the whole thing without a GPU: engine, known-answer rig, report (about two minutes the first time)
@@ -37,9 +38,16 @@ demo: ## the whole thing without a GPU: engine, known-answer rig, report (about 
 		"about two minutes the first time"
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
-test: dev ## run the tests (PYTEST="-k name" for some of them)
+test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for some of them
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
-	@$(PYTHON) -m pytest $(PYTEST)
+	@$(PYTHON) -m pytest -n logical $(PYTEST)
+
+test-random: override PYTEST += -p randomly
+test-random: test ## the same in random order; the seed is printed, PYTEST="-p randomly --randomly-seed=N" takes it again
+
+test-browser: dev ## test llama.cpp's page for chatting in Chromium (apt install chromium chromium-driver)
+	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
+	@$(PYTHON) -m pytest tests/browser -m browser $(PYTEST)
 
 test-docker: dev ## run the container tests on a real Docker engine (about 15 minutes the first time)
 	@$(PYTHON) -m pytest tests/docker -m docker

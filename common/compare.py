@@ -11,7 +11,7 @@ from typing import Any
 from common import equality, evidence, measured, published, rig, stats
 from common.errors import RigError
 from common.evidence import Evidence
-from common.report import SUMMARISE
+from common.report import KINDS
 from common.rig import ROOT
 from common.summaries import BASELINE, significant
 
@@ -30,7 +30,7 @@ def compare(folders: Sequence[Path]) -> dict[str, Any]:
     if not runs:
         raise RigError("no finished run to compare; make one first (make speed in a rig)")
     _no_twins(runs)
-    kinds = list(SUMMARISE)
+    kinds = list(KINDS)
     runs.sort(key=lambda e: (kinds.index(e.what), e.rig, e.manifest["started"], e.digest))
     names = _names(runs)
     found = {

@@ -63,7 +63,7 @@ class Evidence:
         return found
 
     def answer(self) -> str:
-        return str(report.REPORTS[self.what].answer(self.summary, self.manifest))
+        return report.in_words(self.summary, self.manifest)
 
     def labels(self) -> list[str]:
         """What a reader must know beside any of its figures."""
@@ -100,14 +100,14 @@ def read(folder: Path) -> Evidence:
     """Raises RigError if `folder` is no finished run that this version can read."""
     manifest = run.read_manifest(folder)
     what = manifest.get("what")
-    if what not in report.SUMMARISE:
+    if what not in report.KINDS:
         raise RigError(f"{folder} is a run of kind {what!r}, which this version does not know; "
                        "update this project, or leave the run out")  # fmt: skip
     if not manifest.get("ended"):
         raise RigError(f"{folder} is unfinished; continue it with RESUME=1, or leave it out")
     told = _summary(folder, str(what))
     try:
-        made = json.loads(json.dumps(report.SUMMARISE[str(what)](folder)))
+        made = json.loads(json.dumps(report.summarise(folder)))
         digest = hashlib.sha256((folder / run.JOURNAL).read_bytes()).hexdigest()
         found = Evidence(folder, manifest, made, made != told, digest)
         # Asked here, so that what is missing in a manifest is found where it can be said.

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from common import report
 from common.answers import Finding, Recommendation
 from common.errors import RigError
 from common.rig import Rig
@@ -54,9 +55,6 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
 
 def answer(folder: Path) -> str | None:
     """The answer of a run's report in one sentence; None if it has none."""
-    # Imported here: the libraries behind reports are slow to load, and a client waits for tools.
-    from common import report
-
     try:
         return report.answer(folder)
     except (OSError, ValueError, KeyError, AttributeError):

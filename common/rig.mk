@@ -29,7 +29,7 @@ runtime: # says nothing and takes no time where .venv is as the lock file says
 show: $(READY) ## print the llama-server line of this rig
 	@$(SCRIPT)/show.py $(RIG)
 
-engine: $(READY) ## build llama.cpp for this rig (minutes, once)
+engine: $(READY) ## fetch or build llama.cpp for this rig, as ENGINE says (once)
 	@$(SCRIPT)/engine.py $(RIG)
 
 image: ## build this rig's container image (minutes, once); RUNNER=docker runs every target in it

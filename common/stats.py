@@ -49,24 +49,26 @@ def speed_up(baseline: Mapping[Key, float], arm: Mapping[Key, float]) -> SpeedUp
     shared = sorted(baseline.keys() & arm.keys())
     if not shared:
         raise ValueError("no cell and round was measured in both arms")
-    logs = {key: math.log(arm[key] / baseline[key]) for key in shared}
-    cells = sorted({cell for cell, _ in shared})
-    means = [statistics.fmean(v for (cell, _), v in logs.items() if cell == c) for c in cells]
+    logs = [math.log(arm[key] / baseline[key]) for key in shared]
+    means = _means([cell for cell, _ in shared], logs)
     center = statistics.fmean(means)
     low = high = None
     if len(means) > 1:
         quantile = float(stdtrit(len(means) - 1, (1 + CONFIDENCE) / 2))
-        half = quantile * statistics.stdev(means) / math.sqrt(len(means))
+        squares = math.fsum((mean - center) ** 2 for mean in means)
+        half = quantile * math.sqrt(squares / (len(means) - 1) / len(means))
         low, high = math.exp(center - half), math.exp(center + half)
-    return SpeedUp(math.exp(center), low, high, _round_spread(logs))
+    of_rounds = _means([turn for _, turn in shared], logs)
+    spread = math.exp(max(of_rounds) - min(of_rounds)) - 1 if len(of_rounds) > 1 else None
+    return SpeedUp(math.exp(center), low, high, spread)
 
 
-def _round_spread(logs: Mapping[Key, float]) -> float | None:
-    rounds = sorted({turn for _, turn in logs})
-    if len(rounds) < 2:
-        return None
-    means = [statistics.fmean(v for (_, turn), v in logs.items() if turn == r) for r in rounds]
-    return math.exp(max(means) - min(means)) - 1
+def _means(groups: Sequence[str], values: Sequence[float]) -> list[float]:
+    """The mean of the values of each group."""
+    found: dict[str, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        found.setdefault(group, []).append(value)
+    return [statistics.fmean(own) for own in found.values()]
 
 
 def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | None:

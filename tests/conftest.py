@@ -3,9 +3,9 @@
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from common.engine import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
 from scripts import cli
+from tests import ports
 from tests.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
@@ -26,19 +27,52 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
 
 
+USERS_CACHE = os.environ.get("GEMMA_RIGS_CACHE", "")
+NUMBERS = count()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked `last` comes after all others of its file, in whatever order those are."""
+    for item in [item for item in items if item.get_closest_marker("last")]:
+        items.remove(item)
+        others = [place for place, other in enumerate(items) if other.path == item.path]
+        items.insert(others[-1] + 1 if others else len(items), item)
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the caller's reaches a test."""
-    own = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
-    for key in (*rig.KEYS, *own, "GSM8K_PATH", "BFCL_PATH"):
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """No setting of the caller's reaches a test, and no test what others leave in a cache: servers'
+    logs, records of what runs. Only what takes many minutes to make comes from the user's."""
+    ours = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
+    for key in (*rig.KEYS, *ours, "GSM8K_PATH", "BFCL_PATH"):
         monkeypatch.delenv(key, raising=False)
+    if not any(map(request.node.get_closest_marker, ("browser", "converter", "docker"))):
+        own = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"
+        monkeypatch.setenv("GEMMA_RIGS_CACHE", str(own))
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test of what the user may have fetched."""
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", USERS_CACHE)
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    with ports.claimed() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def port_of_module() -> Iterator[int]:
+    """For a server that all tests of a file use."""
+    with ports.claimed() as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +98,7 @@ def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake as a program that can be started like llama-server."""
     program = tmp_path_factory.mktemp("fake") / "llama-server"
     fake = Path(__file__).with_name("fake_llama_server.py")
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{fake}" "$@"\n')
     program.chmod(0o755)
     return program
 

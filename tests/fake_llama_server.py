@@ -24,6 +24,8 @@ FAKE_FAULT       one of the faults below, with a number where it says N
     no-timings       replies carry no timings
     error:N          the Nth chat request gets HTTP 500
 A fault is done once where FAKE_ONCE names a file: the file is made, and the fault not repeated.
+
+Tests start hundreds of these, so it takes nothing but the standard library, which loads fast.
 """
 
 import argparse
@@ -31,12 +33,15 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+Handler = Callable[[bytes, "Answer"], Awaitable[None]]
 
 
 def arguments() -> argparse.Namespace:
@@ -46,6 +51,43 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--spec-type", default="")
     parser.add_argument("--spec-draft-n-max", type=int, default=0)
     return parser.parse_known_args()[0]
+
+
+NAP_S = 0.0002
+
+
+class Answer:
+    """The answer to the one request of a connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.arrived = time.perf_counter()
+
+    async def whole(self, body: str, kind: str = "application/json", status: int = 200) -> None:
+        length = f"Content-Length: {len(body.encode())}"
+        await self._send(self._head(kind, length, status) + body.encode())
+
+    async def begin(self) -> None:
+        """Head of an answer that comes in pieces."""
+        await self._send(self._head("text/event-stream", "Transfer-Encoding: chunked"))
+
+    async def piece(self, data: bytes) -> None:
+        await self._send(b"%x\r\n%s\r\n" % (len(data), data))
+
+    async def end(self) -> None:
+        await self._send(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        self.writer.close()
+        raise ConnectionResetError("cut as asked")
+
+    def _head(self, kind: str, length: str, status: int = 200) -> bytes:
+        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+        return f"{first}\r\nContent-Type: {kind}\r\n{length}\r\nConnection: close\r\n\r\n".encode()
+
+    async def _send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
 
 
 class Fake:
@@ -100,13 +142,13 @@ class Fake:
                 return dict(reply)
         return None
 
-    async def chat(self, request: web.Request) -> web.StreamResponse:
-        arrived = time.perf_counter()
-        body = await request.json()
+    async def chat(self, content: bytes, answer: Answer) -> None:
+        arrived = answer.arrived
+        body = json.loads(content)
         tokens = body.get("max_tokens", 16)
         self.requests += 1
         if self.faults("error"):
-            return web.json_response({"error": {"message": "made up"}}, status=500)
+            return await answer.whole('{"error": {"message": "made up"}}', status=500)
         before = (self.drafted, self.accepted)
         script = self.scripted(body)
         if script:
@@ -115,9 +157,8 @@ class Fake:
         deltas: list[dict[str, object]] = [{"content": " word" * count} for count in chunks]
         if script:
             chunks, deltas = [1] * len(script["deltas"]), script["deltas"]
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(event({"role": "assistant", "content": None}))
+        await answer.begin()
+        await answer.piece(event({"role": "assistant", "content": None}))
         start = arrived + self.ttft
         done, first, sent = 0, 0.0, 0.0
         for index, (count, delta) in enumerate(zip(chunks, deltas, strict=True)):
@@ -126,10 +167,10 @@ class Fake:
             # noted before the write: the kernel may deliver before the write returns
             sent = time.perf_counter()
             first = first or sent
-            await response.write(event(delta, logprobs=candidates(script, index)))
+            await answer.piece(event(delta, logprobs=candidates(script, index)))
             done += count
             if done > tokens // 2:
-                await self.break_down(response)
+                await self.break_down(answer)
         self.predicted += tokens
         timings = {
             "prompt_n": 10,
@@ -147,25 +188,23 @@ class Fake:
             timings["draft_n_accepted"] = self.accepted - before[1]
         last = {} if self.faults("no-timings") else {"timings": timings}
         reason = script.get("finish_reason", "stop") if script else "length"
-        await response.write(event({}, finish_reason=reason, **last))
-        await response.write(b"data: [DONE]\n\n")
+        await answer.piece(event({}, finish_reason=reason, **last))
+        await answer.piece(b"data: [DONE]\n\n")
+        await answer.end()
         if self.faults("die-after"):
-            await response.write_eof()
             os._exit(9)
-        return response
+        return None
 
-    async def break_down(self, response: web.StreamResponse) -> None:
+    async def break_down(self, answer: Answer) -> None:
         if self.faults("die-in"):
             print("fake: dying in the middle of a request", flush=True)
             os._exit(9)
         if self.faults("hang"):
             await asyncio.sleep(3600)
         if self.faults("cut"):
-            transport = response._req.transport  # type: ignore[union-attr]
-            assert transport is not None
-            transport.close()
+            answer.cut()
 
-    async def metrics(self, _request: web.Request) -> web.Response:
+    async def metrics(self, _content: bytes, answer: Answer) -> None:
         lines = [
             f"llamacpp:spec_decode_num_drafts_total {self.drafts}",
             f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
@@ -179,21 +218,23 @@ class Fake:
             f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} {count}'
             for i, count in enumerate(self.per_pos)
         ]
-        return web.Response(text="\n".join(lines) + "\n")
+        await answer.whole("\n".join(lines) + "\n", "text/plain")
 
 
-async def tokenize(request: web.Request) -> web.Response:
+async def tokenize(content: bytes, answer: Answer) -> None:
     """Words and the blanks between them are tokens, so some characters do not start one."""
-    text = (await request.json())["content"]
-    return web.json_response({"tokens": list(range(len(re.findall(r"\s+|\S+", text))))})
+    count = len(re.findall(r"\s+|\S+", json.loads(content)["content"]))
+    await answer.whole(json.dumps({"tokens": list(range(count))}))
 
 
 async def until(moment: float) -> None:
-    """Sleep to within a millisecond, then watch the clock: asyncio's timers are too coarse."""
+    """Sleep to within two milliseconds, then in short naps, for asyncio's timers are too coarse;
+    between naps other requests have their turn."""
     early = moment - time.perf_counter() - 0.002
     if early > 0:
         await asyncio.sleep(early)
-    while time.perf_counter() < moment:
+    while (left := moment - time.perf_counter()) > 0:
+        time.sleep(min(left, NAP_S))
         await asyncio.sleep(0)
 
 
@@ -218,11 +259,33 @@ def event(
     return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
 
 
-async def health(_request: web.Request) -> web.Response:
-    return web.json_response({"status": "ok"})
+async def health(_content: bytes, answer: Answer) -> None:
+    await answer.whole('{"status": "ok"}')
+
+
+async def serve(options: argparse.Namespace, handlers: dict[str, Handler]) -> None:
+    async def answer_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            answer = Answer(writer)
+            length = re.search(r"(?i)^content-length: *(\d+)", head, re.MULTILINE)
+            content = await reader.readexactly(int(length[1]) if length else 0)
+            handler = handlers.get(" ".join(head.split(" ", 2)[:2]))
+            if handler:
+                await handler(content, answer)
+            else:
+                await answer.whole("{}", status=404)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away, or was cut off
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer_one, options.host, options.port)
+    await server.serve_forever()
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     options = arguments()
     fake = Fake(options)
     refuses = os.environ.get("FAKE_REFUSES")
@@ -234,12 +297,13 @@ def main() -> None:
         sys.exit("fake: cannot load the model")
     if fake.faults("old-flag"):
         sys.exit("error: invalid argument: --spec-type")
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", fake.chat)
-    app.router.add_get("/metrics", fake.metrics)
-    app.router.add_post("/tokenize", tokenize)
-    app.router.add_get("/health", health)
-    web.run_app(app, host=options.host, port=options.port, print=None, shutdown_timeout=0.1)
+    handlers: dict[str, Handler] = {
+        "POST /v1/chat/completions": fake.chat,
+        "POST /tokenize": tokenize,
+        "GET /metrics": fake.metrics,
+        "GET /health": health,
+    }
+    asyncio.run(serve(options, handlers))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
@@ -111,12 +110,10 @@ def client(command: list[str], environment: Mapping[str, str], log: Path) -> Ite
 class Place:
     """A copy of the rig with a port, models, and a cache of its own."""
 
-    def __init__(self, folder: Path, engine: Engine) -> None:
+    def __init__(self, folder: Path, engine: Engine, port: int) -> None:
         self.rig = folder / TINY.name
         self.log = folder / "mcp.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = port
         runs = self.rig / "benchmarks" / "runs"
         runs.mkdir(parents=True)
         shutil.copy(TINY / "tpu.env", self.rig)

@@ -52,7 +52,7 @@ def copied(
 
 
 def summarise(folder: Path) -> None:
-    summary = report.SUMMARISE[run.read_manifest(folder)["what"]](folder)
+    summary = report.summarise(folder)
     (folder / report.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
 
 

@@ -126,6 +126,7 @@ def test_the_whole_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(bench, "STREAMS", (2,))
+    monkeypatch.setattr(bench, "RATE", 500.0)
     monkeypatch.setattr(bench, "MOST_US", 1e9)
     monkeypatch.setattr(bench, "MOST_TTFT_MS", 1e9)
     monkeypatch.setattr(bench, "MOST_RATE_ERROR", 1.0)

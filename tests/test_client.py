@@ -11,6 +11,7 @@ from common import client, counters
 from common.engine import Engine
 from common.rig import Rig
 from common.server import Server
+from tests.tries import one_of_few_tries
 
 Serve = Callable[..., str]
 
@@ -46,28 +47,37 @@ def test_decode_rate_and_ttft_are_the_truth(serve: Serve, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(client, "take", listen)
     url = serve(rate="400", ttft_ms="50")
-    truths.clear()
-    replies = [ask(url) for _ in range(9)]
-    assert [reply.error for reply in replies] == [None] * 9
-    assert {reply.predicted_per_second for reply in replies} == {400}
-    # A busy machine can only make the client's reading of a first token late, so the earliest is
-    # nearest to the truth; a rate can err both ways, so the middle one is.
-    late_ms = [(r.ttft_ms or 0) - t["first_ms"] for r, t in zip(replies, truths, strict=True)]
-    assert 0 < min(late_ms) < 2
-    assert min(truth["first_ms"] for truth in truths) == pytest.approx(50, abs=2)
-    ratios = [
-        (reply.client_per_second or 0) / truth["real_per_second"]
-        for reply, truth in zip(replies, truths, strict=True)
-    ]
-    assert sorted(ratios)[4] == pytest.approx(1, abs=0.005)
+
+    def exact() -> bool:
+        truths.clear()
+        replies = [ask(url) for _ in range(9)]
+        assert [reply.error for reply in replies] == [None] * 9
+        assert {reply.predicted_per_second for reply in replies} == {400}
+        # A busy machine can only make the client's reading of a first token late, so the earliest
+        # is nearest to the truth; a rate can err both ways, so the middle one is.
+        late_ms = [(r.ttft_ms or 0) - t["first_ms"] for r, t in zip(replies, truths, strict=True)]
+        assert min(late_ms) > 0
+        ratios = [
+            (reply.client_per_second or 0) / truth["real_per_second"]
+            for reply, truth in zip(replies, truths, strict=True)
+        ]
+        as_planned = min(truth["first_ms"] for truth in truths) == pytest.approx(50, abs=2)
+        near = sorted(ratios)[4] == pytest.approx(1, abs=0.005)
+        return min(late_ms) < 2 and as_planned and near
+
+    assert one_of_few_tries(exact)
 
 
 def test_chunks_are_not_tokens(serve: Serve) -> None:
     url = serve("draft-mtp", 2, rate="400", accept="2")
-    reply = ask(url)
-    assert reply.predicted_n == 128
-    assert reply.text_chunks < 128 / 2
-    assert reply.client_per_second == pytest.approx(400, rel=0.02)
+
+    def of_tokens() -> bool:
+        reply = ask(url)
+        assert reply.predicted_n == 128
+        assert reply.text_chunks < 128 / 2
+        return reply.client_per_second == pytest.approx(400, rel=0.02)
+
+    assert one_of_few_tries(of_tokens)
 
 
 def test_acceptance_is_exact(serve: Serve) -> None:

@@ -22,6 +22,7 @@ from common.rig import ROOT, Rig
 from common.server import Server
 from scripts import embedded_server
 
+pytestmark = pytest.mark.usefixtures("users_cache")
 BASE = {"SPEC_TYPE": "draft-mtp", "PARALLEL": "1", "N_GPU_LAYERS": "7"}
 # What each setting that `command` turns into a flag does to the library's parameters.
 SETTINGS = {

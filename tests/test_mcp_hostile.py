@@ -12,12 +12,14 @@ from mcp.shared.exceptions import MCPError
 from common.engine import Engine
 from tests.mcp_client import SPEED_RUN, Client, Place
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("mcp_hostile")]  # they share a session
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, real_engine: Engine) -> Place:
-    return Place(tmp_path_factory.mktemp("mcp"), real_engine)
+def place(
+    tmp_path_factory: pytest.TempPathFactory, real_engine: Engine, port_of_module: int
+) -> Place:
+    return Place(tmp_path_factory.mktemp("mcp"), real_engine, port_of_module)
 
 
 @pytest.fixture(scope="module")

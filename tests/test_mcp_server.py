@@ -18,13 +18,22 @@ from common import pair
 from common.engine import Engine
 from tests.mcp_client import SPEED_RUN, Client, Place, text
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("mcp_server")]  # they share a session
 PROMPT = "Say something."
+RAN: set[str] = set()
+"""this file's tests that ran in this process"""
+
+
+@pytest.fixture(autouse=True)
+def noted(request: pytest.FixtureRequest) -> None:
+    RAN.add(request.function.__name__)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, real_engine: Engine) -> Place:
-    return Place(tmp_path_factory.mktemp("mcp"), real_engine)
+def place(
+    tmp_path_factory: pytest.TempPathFactory, real_engine: Engine, port_of_module: int
+) -> Place:
+    return Place(tmp_path_factory.mktemp("mcp"), real_engine, port_of_module)
 
 
 @pytest.fixture(scope="module")
@@ -410,10 +419,9 @@ def test_recommending(shared: Client, place: Place) -> None:
     assert shared.call("recommend", workload="documents")["run"] is None
 
 
-def test_every_tool_was_driven(shared: Client, request: pytest.FixtureRequest) -> None:
-    """Last in this file: all the tools there are gave an answer above."""
-    tests = {name for name in globals() if name.startswith("test_")}
-    ran = {getattr(item, "originalname", item.name) for item in request.session.items}
-    if not tests <= ran:
+@pytest.mark.last
+def test_every_tool_was_driven(shared: Client) -> None:
+    """All the tools there are gave an answer in the tests before."""
+    if not {name for name in globals() if name.startswith("test_")} <= RAN:
         pytest.skip("only some of this file's tests were run")
     assert shared.answered == set(shared.tools)

@@ -76,6 +76,7 @@ def test_kv_cache_of_other_settings(
 
 
 @pytest.mark.engine
+@pytest.mark.usefixtures("users_cache")
 @pytest.mark.parametrize("ctx_size", [3000, 16384])
 @pytest.mark.parametrize("layout", ["apart", "shared"])
 def test_kv_cache_of_gemma_3_is_the_servers(

@@ -20,6 +20,7 @@ from scripts import new_rig
 from tests import rig_rules
 from tests.test_make import NOW
 
+pytestmark = pytest.mark.xdist_group("new_rig")  # they share a tree of all rigs
 Pair = tuple[Card, Size]
 PAIRS: list[Pair] = [(card, size) for card in CARDS.values() for size in SIZES.values()]
 
@@ -78,7 +79,7 @@ def tree_of_all(folder: Path) -> Path:
     return root
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def compose(made: Path) -> dict[str, Any]:
     return dict(yaml.safe_load((made / "compose.yaml").read_text()))
 

@@ -94,10 +94,18 @@ def test_steps_of_five_bits_come_back_too(levels: list[int], digits: int, power:
     np.testing.assert_array_equal(q4_0.dequantize(blocks), expected)
 
 
-@given(st.lists(st.floats(-1, 1, width=32), min_size=32, max_size=32))
+ERRORS = st.lists(st.floats(-(2**-7), 2**-7, width=32), min_size=32, max_size=32)
+
+
+@given(LEVELS, STEPS, ERRORS, st.sampled_from([0, 0.25, 0.5, 0.75, 1]))
 @settings(max_examples=200, deadline=None)
-def test_accepted_values_lie_near_their_levels(values: list[float]) -> None:
-    wide = np.array(values, np.float32).reshape(1, 32)
+def test_accepted_values_lie_near_their_levels(
+    levels: list[int], step: float, errors: list[float], share: float
+) -> None:
+    """Groups up to and around the limit of what the search accepts."""
+    on_grid = np.array(levels, np.float32).reshape(1, 32) * np.float32(step)
+    largest = np.abs(on_grid).max()
+    wide = on_grid + np.array(errors, np.float32) * largest * np.float32(share)
     blocks, status = repack(wide)
     assume(status[0] == OK)
     # 2**-7 of the largest by the search, as much again by refining and rounding the step.

@@ -15,6 +15,7 @@ import pytest
 
 from common import client, mock, stream
 from common.rig import ROOT
+from tests.tries import one_of_few_tries
 
 Step = tuple[float, bytes]
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
@@ -116,8 +117,8 @@ def test_times_are_those_of_arrival_although_read_late() -> None:
     """Text comes every 50 ms, the end 100 ms after the last: the read that finds them is later."""
     text = chunked(WORD)
     steps = [(0.05, CHUNKED + chunked(ROLE)), *[(0.05, text)] * 8]
-    best = float("inf")
-    for _ in range(5):
+
+    def exact() -> bool:
         server = Scripted([*steps, (0.0, chunked(END, DONE) + LAST)])
         before = time.perf_counter()
         (reply,) = client.ask(server.url, [client.chat("hello", 8)], 20)
@@ -127,8 +128,9 @@ def test_times_are_those_of_arrival_although_read_late() -> None:
         assert reply.wall_ms is not None
         span_ms = (server.sent[8] - server.sent[1]) * 1000
         assert reply.ttft_ms <= (server.sent[2] - before) * 1000
-        best = min(best, abs(reply.last_text_ms - reply.ttft_ms - span_ms))
-    assert best < 2
+        return abs(reply.last_text_ms - reply.ttft_ms - span_ms) < 2
+
+    assert one_of_few_tries(exact)
 
 
 def test_a_stall_does_not_move_the_last_text() -> None:
@@ -157,16 +159,17 @@ def test_after_the_first_text_reads_are_few(served: Callable[[float, float], str
 def test_without_stamps_every_chunk_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "STAMP_SPACE", 0)
     steps = [(0.0, CHUNKED), *[(0.03, chunked(WORD))] * 10, (0.0, chunked(END, DONE) + LAST)]
-    best = float("inf")
-    for _ in range(5):
+
+    def exact() -> bool:
         server = Scripted(steps)
         (reply,) = client.ask(server.url, [client.chat("hello", 10)], 20)
         assert reply.error is None
         assert reply.last_text_ms is not None
         assert reply.ttft_ms is not None
         span_ms = (server.sent[10] - server.sent[1]) * 1000
-        best = min(best, abs(reply.last_text_ms - reply.ttft_ms - span_ms))
-    assert best < 10
+        return abs(reply.last_text_ms - reply.ttft_ms - span_ms) < 10
+
+    assert one_of_few_tries(exact)
 
 
 def test_a_server_that_keeps_the_connection_is_not_waited_for() -> None:
@@ -263,18 +266,18 @@ def test_ctrl_c_interrupts_at_once() -> None:
 
 
 def test_times_and_rates_of_many_streams(served: Callable[[float, float], str]) -> None:
-    """What the mock says it did, in its timings, is what the client saw. Some of three tries, as
-    a busy machine holds a client back."""
+    """What the mock says it did, in its timings, is what the client saw."""
     url = served(50, 0.05)
-    late, off = [], []
-    for _ in range(3):
+
+    def exact() -> bool:
         replies = client.ask(url, [client.chat("hello", 60) for _ in range(16)], 30)
         assert [reply.error for reply in replies] == [None] * 16
-        late.append(max(abs((r.ttft_ms or 0) - (r.prompt_ms or 0)) for r in replies))
+        late = max(abs((r.ttft_ms or 0) - (r.prompt_ms or 0)) for r in replies)
         mine = sum(reply.client_per_second or 0 for reply in replies)
-        off.append(abs(mine / sum(reply.predicted_per_second or 0 for reply in replies) - 1))
-    assert min(late) < 2
-    assert min(off) < 0.005
+        theirs = sum(reply.predicted_per_second or 0 for reply in replies)
+        return late < 2 and abs(mine / theirs - 1) < 0.005
+
+    assert one_of_few_tries(exact)
 
 
 async def naive(url: str, body: bytes) -> int:
@@ -295,7 +298,9 @@ async def naive(url: str, body: bytes) -> int:
 def test_it_costs_a_third_of_a_naive_client(
     served: Callable[[float, float], str], streams: int
 ) -> None:
-    url = served(50, 0.05)
+    """At a rate that is hard on us: more chunks lie ready when a client wakes up, so a naive one
+    wakes less often."""
+    url = served(200, 0.05)
     body = json.dumps({**client.chat("hello", 100), "stream": True}).encode()
 
     async def all_naive() -> list[int]:

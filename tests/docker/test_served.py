@@ -1,6 +1,5 @@
 """docker compose serves the known-answer rig: hardened, watched, restarted, stopped."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -59,11 +58,10 @@ class Stack:
 
 
 @pytest.fixture(scope="module")
-def stack(engine: DockerClient, settings: dict[str, str], image: str) -> Iterator[Stack]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    stack = Stack(engine, {**settings, "IMAGE": image, "PORT": port})
+def stack(
+    engine: DockerClient, settings: dict[str, str], image: str, port_of_module: int
+) -> Iterator[Stack]:
+    stack = Stack(engine, {**settings, "IMAGE": image, "PORT": str(port_of_module)})
     begin = time.monotonic()
     up = subprocess.Popen(
         stack.compose("up", "--no-build", "--wait"), cwd=ROOT, env=stack.settings,
