@@ -271,7 +271,8 @@ def _read_all(records: Iterator[Path]) -> list[Job]:
     for file in records:
         with contextlib.suppress(OSError, ValueError, TypeError):
             found.append(Job(file.parent, Record(**json.loads(file.read_text()))))
-    return sorted(found, key=lambda job: (job.record.started, job.id), reverse=True)
+    # two may have started in one second
+    return sorted(found, key=lambda job: (job.record.started, job.record.created), reverse=True)
 
 
 @contextlib.contextmanager

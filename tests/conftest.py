@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
 
 
+# Files whose tests share what takes long to make: they stay on one worker.
+TOGETHER = ("test_compare_page", "test_mcp_hostile", "test_mcp_server", "test_new_rig")
 USERS_CACHE = os.environ.get("GEMMA_RIGS_CACHE", "")
 NUMBERS = count()
 
@@ -38,6 +41,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.remove(item)
         others = [place for place, other in enumerate(items) if other.path == item.path]
         items.insert(others[-1] + 1 if others else len(items), item)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """A test goes to the next free worker, alone or with its file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if Path(file).stem in TOGETHER else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from common.rig import ROOT
 from tests.runs import SPEED, copied, on_card
 from tests.test_report import RUNS
 
-pytestmark = pytest.mark.xdist_group("compare_page")  # they share a comparison of all runs
 PAGE = ROOT / "benchmarks" / "compare"
 
 

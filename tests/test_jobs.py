@@ -148,6 +148,12 @@ def test_old_ended_jobs_are_forgotten_running_ones_kept(
     assert [job.id for job in jobs.of_rig(tiny)] == ["speed-4", "speed-3", "speed-0"]
 
 
+def test_the_newest_comes_first_also_of_one_second(tiny: Rig) -> None:
+    for name, created in (("speed-b", 2.0), ("speed-c", 1.0), ("speed-a", 3.0)):
+        made(tiny, 1, created, name)
+    assert [job.id for job in jobs.of_rig(tiny)] == ["speed-a", "speed-b", "speed-c"]
+
+
 def test_the_tail_of_a_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert jobs.tail(log, 3) == []

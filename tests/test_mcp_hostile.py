@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from common.engine import Engine
 from tests.mcp_client import SPEED_RUN, Client, Place
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("mcp_hostile")]  # they share a session
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

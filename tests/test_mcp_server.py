@@ -18,7 +18,7 @@ from common import pair
 from common.engine import Engine
 from tests.mcp_client import SPEED_RUN, Client, Place, text
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("mcp_server")]  # they share a session
+pytestmark = pytest.mark.engine
 PROMPT = "Say something."
 RAN: set[str] = set()
 """this file's tests that ran in this process"""
@@ -46,18 +46,25 @@ def shared(place: Place) -> Iterator[Client]:
 
 
 @pytest.fixture
-def idle(shared: Client) -> Client:
-    """The session, with nothing served and nothing measured."""
-    shared.call("stop_server")
+def unmeasured(shared: Client) -> Client:
+    """The session, with nothing measured."""
     for job in shared.call("list_jobs")["jobs"]:
-        shared.call("cancel_job", job=job["job"])
+        if job["kind"] != "serve":
+            shared.call("cancel_job", job=job["job"])
     return shared
 
 
 @pytest.fixture
-def served(shared: Client) -> Client:
-    assert shared.call("start_server")["ready"] is True
-    return shared
+def idle(unmeasured: Client) -> Client:
+    """The session, with nothing served and nothing measured."""
+    unmeasured.call("stop_server")
+    return unmeasured
+
+
+@pytest.fixture
+def served(unmeasured: Client) -> Client:
+    assert unmeasured.call("start_server")["ready"] is True
+    return unmeasured
 
 
 def test_every_tool_says_what_it_is(shared: Client, place: Place) -> None:

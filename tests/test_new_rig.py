@@ -20,7 +20,6 @@ from scripts import new_rig
 from tests import rig_rules
 from tests.test_make import NOW
 
-pytestmark = pytest.mark.xdist_group("new_rig")  # they share a tree of all rigs
 Pair = tuple[Card, Size]
 PAIRS: list[Pair] = [(card, size) for card in CARDS.values() for size in SIZES.values()]
 
