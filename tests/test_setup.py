@@ -19,6 +19,7 @@ from common.rig import ROOT
 from tests import rig_rules
 from tests.tiny_wheel import script, wheel
 
+pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
 MODULES = ("__init__", "digest", "errors", "packages", "places", "tool_folder", "uv")
 OWN = ("PIP_", "UV_", "MAKE", "BASE_PYTHON", "VIRTUAL_ENV")
 
