@@ -1,6 +1,6 @@
 """Ask the questions of GSM8K and BFCL of two arms, and write a dated report on the answers."""
 
-from common import accuracy
+from common.kinds.accuracy import plan as accuracy
 from scripts import cli, measuring
 
 

@@ -8,9 +8,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common import bench, bench_report, report, run
 from common.errors import RigError
-from common.peers import PEERS, Peer
+from common.kinds import report
+from common.kinds.bench_client import report as bench_report
+from common.kinds.bench_client import summary as bench
+from common.kinds.bench_client.peers import PEERS, Peer
+from common.measure import run
 from scripts import cli
 
 

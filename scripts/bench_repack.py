@@ -7,8 +7,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from common import places, repack_bench, report, run
+from common import places
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.bench_repack import plan as repack_bench
+from common.measure import run
 from scripts import cli, preparing
 
 NEED = 6_000_000_000

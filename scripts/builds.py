@@ -2,14 +2,15 @@
 
 import os
 
-from common import builds, container, gpu
+from common.host import card, container
+from common.kinds.builds import plan as builds
 from scripts import cli, measuring, preparing
 
 
 def body() -> int:
     rig, out = measuring.arguments(__doc__)
     other = rig.variant(builds.changes(rig))
-    gpu.find(rig)  # nothing is compiled for a rig that cannot run
+    card.find(rig)  # nothing is compiled for a rig that cannot run
     builds.check_place(rig, other)
     own = preparing.prepare(rig)
     second = preparing.build_engine(other)

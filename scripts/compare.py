@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
-from common import compare, compare_page, evidence
+from common.compare import compare
+from common.compare import page as compare_page
+from common.compare import runs as evidence
 from common.rig import ROOT
 from scripts import cli
 

@@ -19,10 +19,14 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from common import client, engine, places, prompts, server, stats
+from common import places
+from common.engines.llamacpp import build
 from common.errors import RigError
+from common.measure import stats
+from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.server import Server
+from common.serving import client, process
+from common.serving.process import Server
 from scripts import cli
 
 TOKENS = 128
@@ -37,7 +41,7 @@ class Contained(AbstractContextManager["Contained"]):
         self.container: Container | None = None
 
     def __enter__(self) -> "Contained":
-        line = server.command(self.rig, engine.CONTAINER, measuring=True)
+        line = process.command(self.rig, build.CONTAINER, measuring=True)
         inside = [word.replace(str(places.models()), "/models") for word in line]
         port = str(self.rig.port)
         self.container = docker.from_env().containers.run(
@@ -68,12 +72,12 @@ def copy_engine(image: str, folder: Path) -> Path:
     """Take the engine out of the image; returns its llama-server."""
     container = docker.from_env().containers.create(image)
     try:
-        chunks, _stat = container.get_archive(str(engine.CONTAINER.parent))
+        chunks, _stat = container.get_archive(str(build.CONTAINER.parent))
         with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
             archive.extractall(folder, filter="data")
     finally:
         container.remove()
-    return folder / engine.CONTAINER.parent.name / engine.CONTAINER.name
+    return folder / build.CONTAINER.parent.name / build.CONTAINER.name
 
 
 def speed(rig: Rig, body: dict[str, object]) -> float:
@@ -87,7 +91,7 @@ def compare(host: Rig, contained: Rig, rounds: int, show: Callable[[str], None])
     on_host: dict[stats.Key, float] = {}
     in_container: dict[stats.Key, float] = {}
     for number in range(rounds):
-        for index, (name, text) in enumerate(prompts.load("speed").items()):
+        for index, (name, text) in enumerate(prompts(SIX).items()):
             body = client.chat(text, TOKENS, temperature=0, seed=1)
             turns = [(on_host, host), (in_container, contained)]
             for found, rig in turns if (number + index) % 2 else reversed(turns):
@@ -107,7 +111,7 @@ def body() -> int:
         with tempfile.TemporaryDirectory() as temporary:
             program = copy_engine(arguments.image, Path(temporary))
             log = Path(temporary) / "server.log"
-            here = engine.Engine(program, {})
+            here = build.Engine(program, {})
             with Server(rig, here, log, measuring=True), Contained(other, arguments.image) as there:
                 found = compare(rig, there.rig, arguments.rounds, cli.say)
     except DockerException as error:

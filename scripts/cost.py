@@ -2,14 +2,15 @@
 
 from tqdm import tqdm
 
-from common import cost, gpu
+from common.host import card
+from common.kinds.cost import plan as cost
 from scripts import cli, measuring
 
 
 def body() -> int:
     rig, out = measuring.arguments(__doc__)
     rig = cost.base(rig)
-    gpu.find(rig)  # nothing is made for a rig that cannot run
+    card.find(rig)  # nothing is made for a rig that cannot run
     shape = str(rig.cost_shape)
     missing = cost.missing_values(shape)
     if missing:

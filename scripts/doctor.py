@@ -2,7 +2,7 @@
 
 import os
 
-from common import host
+from common.host import doctor
 from scripts import cli
 
 MARKS = {"ok": "ok   ", "lacks": "LACKS", "note": "note "}
@@ -10,7 +10,7 @@ MARKS = {"ok": "ok   ", "lacks": "LACKS", "note": "note "}
 
 def body() -> int:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    checks = host.examine(rig, os.environ.get("RUNNER", "host"))
+    checks = doctor.examine(rig, os.environ.get("RUNNER", "host"))
     for check in checks:
         cli.say(f"{MARKS[check.state]}  {check.name}: {check.text}")
         if check.fix:

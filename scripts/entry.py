@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from common import container, engine
+from common.engines.llamacpp import build
 from common.errors import RigError
+from common.host import container
 from common.rig import FILE, ROOT
 from scripts import cli
 
@@ -49,9 +50,9 @@ def body() -> None:
 
 def ready(name: str) -> None:
     """Check engine and card for the rig `name`; prints warnings. Raises RigError."""
-    container.check_program(engine.CONTAINER)
+    container.check_program(build.CONTAINER)
     rig = cli.load_rig(name)
-    found = engine.find(rig)
+    found = build.find(rig)
     if found.info.get("backend") != rig.backend:
         raise RigError(
             f"{rig.name} wants BACKEND={rig.backend}, this image was built for "

@@ -2,7 +2,8 @@
 
 from tabulate import tabulate
 
-from common import listing, places
+from common import places
+from common.files import listing
 from scripts import cli
 
 

@@ -1,6 +1,6 @@
 """Measure the drafter as exact Q4_0, Q8_0 and bf16, and write a dated report."""
 
-from common import formats
+from common.kinds.formats import plan as formats
 from scripts import cli, measuring, preparing
 
 

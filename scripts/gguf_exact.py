@@ -15,10 +15,10 @@ from pathlib import Path
 from tabulate import tabulate
 from tqdm import tqdm
 
-from common.check import Row, check
-from common.checkpoint import open_checkpoint
-from common.exact import KEEP_TYPES, plan, repack
-from common.gguf_file import open_gguf
+from common.weights.checkpoint import open_checkpoint
+from common.weights.exact import KEEP_TYPES, plan, repack
+from common.weights.gguf_file import open_gguf
+from common.weights.verify import Row, check
 from scripts import cli
 
 

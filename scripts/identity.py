@@ -1,6 +1,6 @@
 """Compare the greedy text with a drafter to the text without, and write a dated report."""
 
-from common import identity
+from common.kinds.identity import plan as identity
 from scripts import cli, measuring, preparing
 
 

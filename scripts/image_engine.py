@@ -10,10 +10,11 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from common import engine, source
+from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import source
+from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
-from common.source import Source
 
 MARK = ".gemma-rigs-source.json"
 ARGUMENTS = (

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common import jobs
+from common.mcp import jobs
 from scripts import cli
 
 

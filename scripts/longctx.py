@@ -1,6 +1,6 @@
 """Measure how deep in a long context the drafter's gain reaches."""
 
-from common import longctx
+from common.kinds.longctx import plan as longctx
 from scripts import cli, measuring, preparing
 
 

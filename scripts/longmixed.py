@@ -1,6 +1,6 @@
 """Measure the drafter with many long requests at once, each behind its own document."""
 
-from common import sweep
+from common.kinds.sweep import plan as sweep
 from scripts import cli, measuring, preparing
 
 

@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from common import pair
-from common.checkpoint import write_checkpoint
 from common.errors import RigError
-from common.gguf_file import open_gguf
-from common.shaped_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
-from common.shapes import SHAPES
+from common.known import chain as pair
+from common.weights.checkpoint import write_checkpoint
+from common.weights.gguf_file import open_gguf
+from common.weights.random_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
+from common.weights.shapes import SHAPES
 from scripts import cli
 
 TINY = "tiny"

@@ -1,6 +1,6 @@
 """Draw where the drafter pays, loses or is even, from the rig's runs."""
 
-from common import map as rig_map
+from common.compare import map as rig_map
 from scripts import cli
 
 

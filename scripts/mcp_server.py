@@ -12,9 +12,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
 from common.errors import RigError
-from common.rig_tools import RigTools
-from common.run_tools import RunTools
-from common.server_tools import ServerTools
+from common.mcp.rig_tools import RigTools
+from common.mcp.run_tools import RunTools
+from common.mcp.server_tools import ServerTools
 from scripts import cli
 
 INSTRUCTIONS = """\

@@ -1,6 +1,5 @@
 """What every measuring script shares: the run directory, progress, and the report."""
 
-import hashlib
 import os
 import time
 from collections.abc import Callable
@@ -9,12 +8,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from common import experiment, files, gpu, prompts, report, run, server, serving
-from common.engine import Engine
-from common.experiment import Plan
+from common.digest import sha256
+from common.engines.llamacpp.build import Engine
+from common.files import wanted
+from common.host import card as gpu
+from common.kinds import report
+from common.measure import loop, run
+from common.measure.loop import Plan
 from common.rig import Rig
-from common.server import Server
-from common.tokenizer import Tokenizer
+from common.serving import process, record
+from common.serving.process import Server
+from common.serving.tokenizer import Tokenizer
 from scripts.cli import flag, load_rig, parser, say
 from scripts.preparing import prepare
 
@@ -62,7 +66,7 @@ def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None
                     say(f"  {done} of {total} trials")
 
             try:
-                experiment.measure(plan, loaded, built, current, show)
+                loop.measure(plan, loaded, built, current, show)
             except BaseException:
                 say(f"unfinished: {_short(current.folder)}; RESUME=1 continues it")
                 raise
@@ -80,7 +84,7 @@ def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None
 
 def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]) -> Plan:
     """Make a plan that must count tokens, with the rig's own server running meanwhile."""
-    log = serving.log_file(loaded).with_name(f"{loaded.name}-tokenizer.log")
+    log = record.log_file(loaded).with_name(f"{loaded.name}-tokenizer.log")
     log.unlink(missing_ok=True)
     say("preparing prompts of exact length")
     with Server(loaded.variant({"SPEC_TYPE": ""}), built, log, measuring=True):
@@ -95,12 +99,11 @@ def _short(path: Path) -> str:
 
 def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
     card = gpu.find(loaded)
-    text = prompts.path(plan.prompts or plan.what).read_bytes()
     return {
         "plan": plan.to_json(),
         "settings": loaded.settings(),
         "overridden": list(loaded.overridden),
-        "prompts_sha256": hashlib.sha256(text).hexdigest(),
+        "prompts_sha256": sha256(plan.prompts) if plan.prompts else None,
         "harness": run.harness(),
         "engine": built.info,
         "engine_title": built.title,
@@ -115,13 +118,13 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
 
 def _files(loaded: Rig, plan: Plan) -> dict[str, Any]:
     """The rig's files, then those that only one arm uses. Raises RigError if one is missing."""
-    found = files.describe(loaded)
-    known = {file.path for file in files.wanted(loaded)}
+    found = wanted.describe(loaded)
+    known = {file.path for file in wanted.wanted(loaded)}
     for arm in plan.arms:
         variant = loaded.variant(arm.changes)
-        server.check_files(variant)
-        own = {file.role: file.path for file in files.wanted(variant)}
-        described = files.describe(variant)
+        process.check_files(variant)
+        own = {file.role: file.path for file in wanted.wanted(variant)}
+        described = wanted.describe(variant)
         for role, path in own.items():
             if path not in known:
                 known.add(path)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from common import cards, fitting, rig_folder, sizes
-from common.blueprint import Blueprint
-from common.cards import Card
 from common.errors import RigError
+from common.rigs import cards, fitting, sizes
+from common.rigs import folder as rig_folder
+from common.rigs.blueprint import Blueprint
+from common.rigs.cards import Card
 from scripts import cli
 
 

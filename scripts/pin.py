@@ -2,7 +2,7 @@
 
 from tqdm import tqdm
 
-from common import pin
+from common.files import pin
 from common.rig import FILE
 from scripts import cli, preparing
 

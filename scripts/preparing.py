@@ -7,17 +7,19 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
-from common import engine, files, gpu
-from common.engine import Engine
-from common.hub import Progress
+from common.engines.llamacpp import build
+from common.engines.llamacpp.build import Engine
+from common.files import wanted
+from common.files.hub import Progress
+from common.host import card
 from common.rig import Rig
 from scripts.cli import say
 
 
 def build_engine(loaded: Rig) -> Engine:
     """The rig's engine, built first if need be."""
-    if os.environ.get("LLAMA_SERVER") or engine.CONTAINER.is_file():
-        return engine.find(loaded)
+    if os.environ.get("LLAMA_SERVER") or build.CONTAINER.is_file():
+        return build.find(loaded)
     with tqdm(unit="step", desc="compiling", disable=None, leave=False) as bar:
         tenth = 0
 
@@ -29,21 +31,21 @@ def build_engine(loaded: Rig) -> Engine:
                 tenth = done * 10 // total
                 say(f"  compiled {done} of {total}")
 
-        return engine.build(loaded, say, progress)
+        return build.build(loaded, say, progress)
 
 
 def prepare(loaded: Rig) -> Engine:
     """Card, engine and files, in this order: nothing is fetched for a rig that cannot run."""
-    gpu.find(loaded)
+    card.find(loaded)
     built = build_engine(loaded)
     fetch_files(loaded)
     return built
 
 
-def fetch_files(loaded: Rig, roles: tuple[str, ...] = files.ROLES) -> None:
+def fetch_files(loaded: Rig, roles: tuple[str, ...] = wanted.ROLES) -> None:
     """The rig's files, fetched if need be, with progress."""
     with download_bar() as progress:
-        files.fetch(loaded, tqdm.write, progress, roles)
+        wanted.fetch(loaded, tqdm.write, progress, roles)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import json
 import os
 
-from common import registration
+from common.mcp import registration
 from scripts import cli
 
 

@@ -2,9 +2,11 @@
 
 from tabulate import tabulate
 
-from common import converter, places, repacking
+from common import places
+from common.engines.llamacpp import converter
 from common.errors import RigError
-from common.repacking import Made
+from common.rigs import repacking
+from common.rigs.repacking import Made
 from scripts import cli
 
 

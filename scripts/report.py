@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from common import report
+from common.kinds import report
 from scripts import cli
 
 

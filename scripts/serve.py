@@ -4,21 +4,21 @@ import json
 import shlex
 import sys
 
-from common import server, serving
-from common.engine import CONTAINER
+from common.engines.llamacpp.build import CONTAINER
 from common.errors import RigError
 from common.rig import Rig
-from common.server import Server
+from common.serving import process, record
+from common.serving.process import Server
 from scripts import cli, preparing
 
 
 def body() -> None:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    already = serving.find(rig)
+    already = record.find(rig)
     if already:
         raise RigError(f"{rig.name} is served already at {already.url}; stop it with make stop")
     engine = preparing.prepare(rig)
-    log = serving.log_file(rig)
+    log = record.log_file(rig)
     log.unlink(missing_ok=True)
     cli.say(f"starting; the log is {log}")
     running = Server(rig, engine, log)
@@ -27,26 +27,26 @@ def body() -> None:
     try:
         with running:
             assert running.process is not None
-            serving.record(rig, running.process.pid)
+            record.record(rig, running.process.pid)
             recorded = True
             introduce(rig, running)
             if CONTAINER.is_file():  # Docker keeps the log
                 code = running.follow(sys.stdout.buffer.write)
             else:
                 code = running.process.wait()
-            if code not in server.ORDERLY:
+            if code not in process.ORDERLY:
                 raise running.death("llama-server has ended by itself")
     finally:
         if recorded:  # a second serve that found the port taken must not forget the first
-            serving.forget(rig)
+            record.forget(rig)
     cli.say("stopped")
 
 
 def introduce(rig: Rig, running: Server) -> None:
     """What a user needs next: the address, a line to try, and whether the drafter works."""
-    properties = server.properties(rig.url) or {}
+    properties = process.properties(rig.url) or {}
     cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
-    if server.has_page(rig.url):
+    if process.has_page(rig.url):
         cli.say(f"chat in a browser: {rig.url}/")
     request = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
     cli.say(f"try: curl {rig.url}/v1/chat/completions -d {shlex.quote(json.dumps(request))}")

@@ -2,14 +2,14 @@
 
 import shlex
 
-from common import server
+from common.serving import process
 from scripts import cli
 
 
 def body() -> None:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    cli.say(shlex.join(server.command(rig, "llama-server")))
-    extra = server.command(rig, "", measuring=True)[len(server.command(rig, "")) :]
+    cli.say(shlex.join(process.command(rig, "llama-server")))
+    extra = process.command(rig, "", measuring=True)[len(process.command(rig, "")) :]
     cli.say(f"# when measuring also: {shlex.join(extra)}")
     for key in rig.overridden:
         cli.say(f"# {key} comes from the environment, not from tpu.env")

@@ -1,6 +1,6 @@
 """Measure what each draft length is worth, and write a dated report."""
 
-from common import speed
+from common.kinds.speed import plan as speed
 from scripts import cli, measuring
 
 

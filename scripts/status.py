@@ -4,14 +4,15 @@ import time
 
 import requests
 
-from common import counters, serving
+from common.engines.llamacpp import counters
 from common.errors import RigError
+from common.serving import record
 from scripts import cli
 
 
 def body() -> int:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    found = serving.find(rig)
+    found = record.find(rig)
     if found is None:
         cli.say(f"{rig.name} is not being served; start it with make serve")
         return 3

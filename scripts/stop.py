@@ -1,17 +1,17 @@
 """Stop the rig's server, started by `make serve` in any terminal."""
 
-from common import serving
+from common.serving import record
 from scripts import cli
 
 
 def body() -> None:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    found = serving.find(rig)
+    found = record.find(rig)
     if found is None:
         cli.say(f"{rig.name} is not being served")
         return
-    cli.say(f"stopped process {found.pid} in {serving.stop(found):.1f} s")
-    serving.forget(rig)
+    cli.say(f"stopped process {found.pid} in {record.stop(found):.1f} s")
+    record.forget(rig)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure the drafter with many requests at once, and what the KV layout costs."""
 
-from common import sweep
+from common.kinds.sweep import plan as sweep
 from scripts import cli, measuring, preparing
 
 

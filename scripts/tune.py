@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from common import tune_apply, tune_plan
+from common.kinds.tune import apply as tune_apply
+from common.kinds.tune import plan as tune_plan
 from common.rig import FILE, Rig
 from scripts import cli, measuring, preparing
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from common import engine, pair, rig
-from common.engine import Engine
+from common import rig
+from common.engines.llamacpp import build
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.known import chain
 from common.rig import ROOT, Rig
 from scripts import cli
 from tests import ports
@@ -94,7 +96,7 @@ def port_of_module() -> Iterator[int]:
 @pytest.fixture(scope="session")
 def pair_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    pair.write_pair(folder, pair.make_chain())
+    chain.write_pair(folder, chain.make_chain())
     return folder
 
 
@@ -139,7 +141,7 @@ def real_engine() -> Engine:
     """The built llama-server. `make test` builds it first."""
     own = os.environ.pop("LLAMA_SERVER", None)
     try:
-        return engine.find(rig.load(TINY, environ={}))
+        return build.find(rig.load(TINY, environ={}))
     except RigError as error:
         pytest.fail(f"{error}", pytrace=False)
     finally:

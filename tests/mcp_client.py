@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent, Tool
 
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
 from common.rig import ROOT
 from tests.conftest import TINY
 

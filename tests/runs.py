@@ -7,7 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from common import report, run
+from common.kinds import report
+from common.measure import run
 from common.rig import ROOT
 
 SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import TensorSpec, serialize_file
 
-from common import q4_0
-from common.names import gguf_name
+from common.weights import q4_0
+from common.weights.tensor_names import gguf_name
 
 Array = npt.NDArray[np.float32]
 

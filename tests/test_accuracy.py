@@ -11,9 +11,16 @@ import jsonschema
 import pytest
 import requests
 
-from common import accuracy, gsm8k, pair, prompts, questions, report, rig, run, scores
-from common.engine import Engine
+from common import rig
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.accuracy import plan as accuracy
+from common.kinds.accuracy import questions, scores
+from common.kinds.accuracy.tests import gsm8k
+from common.known import chain as pair
+from common.measure import run
+from common.measure.texts import prompts
 from common.rig import Rig
 from scripts import measuring
 
@@ -305,7 +312,7 @@ def test_the_score_known_in_advance(
     monkeypatch.setenv("MODEL", target)
     monkeypatch.setenv("SPEC_DRAFT_MODEL", drafter)
     # The reply is "... ####7", but nothing where the length of what is asked ends in 7.
-    template = prompts.load("accuracy")["gsm8k"]
+    template = prompts(accuracy.PROMPTS)["gsm8k"]
     asked = gsm8k.messages(gsm8k.Question("", "x", Fraction(0)), template)[0]["content"]
     room = 10 - (len(asked) - 1) % 10
     rows = []

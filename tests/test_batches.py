@@ -14,19 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from common import (
-    experiment,
-    longctx_report,
-    report,
-    run,
-    stats,
-    summaries,
-    sweep,
-    sweep_report,
-)
-from common import map as rig_map
-from common.engine import Engine
+from common.compare import map as rig_map
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.longctx import report as longctx_report
+from common.kinds.sweep import plan as sweep
+from common.kinds.sweep import report as sweep_report
+from common.measure import log as summaries
+from common.measure import loop, run, stats
 from common.rig import ROOT, Rig
 from tests.test_document import Words
 
@@ -132,12 +128,12 @@ def test_a_request_that_stalls_is_a_failure_with_its_reason(
     tiny: Rig, fake: Fake, tmp_path: Path
 ) -> None:
     plan = sweep.sweep_plan(tiny.variant({"PARALLEL": "2"}), Words(""), quick=True)
-    short = experiment.Plan(
+    short = loop.Plan(
         "sweep", plan.arms[:1], plan.cells[:1], plan.rounds, True, 1.0, mark_failures=True
     )
     engine = fake(fault="hang:2")
     with run.create(tiny, "sweep", {"plan": short.to_json()}, tmp_path / "run") as current:
-        experiment.measure(short, tiny, engine, current, lambda *_: None)
+        loop.measure(short, tiny, engine, current, lambda *_: None)
     (line,) = run.read_lines(tmp_path / "run", run.JOURNAL)
     assert "no end after 1 s" in line["failed"]
 
@@ -230,17 +226,22 @@ def test_a_gain_is_not_told_where_the_interval_reaches_1() -> None:
 
 
 def test_there_is_one_measuring_loop() -> None:
-    """Only experiment.py sends the requests that are measured.
+    """Only the loop sends the requests that are measured.
 
-    server.py's check is not counted, server_tools.py asks for a person, and bench.py measures the
-    client itself.
+    The check of a server that has just started is not counted, server_tools.py asks for a person,
+    and bench_client measures the client itself.
     """
     callers = set()
     scripts = [
         ROOT / "scripts" / f"{name}.py" for name in ("longctx", "sweep", "longmixed", "speed")
     ]
-    for path in [*ROOT.glob("common/*.py"), *scripts, ROOT / "scripts" / "measuring.py"]:
+    for path in [*ROOT.glob("common/**/*.py"), *scripts, ROOT / "scripts" / "measuring.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "client.ask":
-                callers.add(path.name)
-    assert callers == {"experiment.py", "server.py", "server_tools.py", "bench.py"}
+                callers.add(path.relative_to(ROOT).as_posix())
+    assert callers == {
+        "common/measure/loop.py",
+        "common/serving/process.py",
+        "common/mcp/server_tools.py",
+        "common/kinds/bench_client/summary.py",
+    }

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from common import bench, bench_report, peers, report, run
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.bench_client import peers
+from common.kinds.bench_client import report as bench_report
+from common.kinds.bench_client import summary as bench
+from common.measure import run
 from common.rig import Rig
 from scripts import bench_client
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from common import bfcl
-from common.bfcl import (
+from common.errors import RigError
+from common.kinds.accuracy.tests import bfcl
+from common.kinds.accuracy.tests.bfcl import (
     ANSWERS,
     QUESTIONS,
     Question,
@@ -19,7 +20,6 @@ from common.bfcl import (
     load,
     tool,
 )
-from common.errors import RigError
 
 FIXTURE = Path(__file__).parent / "data" / "bfcl"
 PUBLISHED = pytest.mark.skipif(

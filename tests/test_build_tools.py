@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common import build_tools
+from common.engines.llamacpp import build_tools
 from common.errors import RigError
 from tests.tiny_wheel import script, wheel
 

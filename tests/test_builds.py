@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
-from common import builds, engine, report, rig, run, server, source
-from common.engine import Engine
+from common import rig
+from common.engines.llamacpp import build, source
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.builds import plan as builds
+from common.measure import run
 from common.rig import ROOT, Rig
+from common.serving import process
 
 SCRIPT = str(ROOT / "scripts" / "builds.py")
 FLAG = "-DGGML_CPU_REPACK=OFF"
@@ -22,7 +27,7 @@ GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
 def put_engine(rig: Rig, fake_program: Path, **settings: str) -> Path:
     """An engine in the cache, as if built for the rig: the fake, with these FAKE_ settings."""
     (origin,) = source.wanted(rig)
-    home = engine.folder(rig, origin)
+    home = build.folder(rig, origin)
     home.mkdir(parents=True)
     fakes = " ".join(f"FAKE_{key.upper()}={value}" for key, value in settings.items())
     program = home / "llama-server"
@@ -32,11 +37,11 @@ def put_engine(rig: Rig, fake_program: Path, **settings: str) -> Path:
         "source": {"kind": "release", "version": "1", "origin": "it"},
         "backend": "cpu",
         "cuda_version": None,
-        "cmake": engine.cmake_flags(rig),
+        "cmake": build.cmake_flags(rig),
         "version": ["version: 1", "built with fakes"],
         "server_sha256": str(len(settings)) * 64,
     }
-    (home / engine.INFO).write_text(json.dumps(info))
+    (home / build.INFO).write_text(json.dumps(info))
     return home
 
 
@@ -81,7 +86,7 @@ def test_the_other_build_of_a_card_without_tensor_cores() -> None:
     other = mine.variant(builds.changes(mine))
     assert (mine.cuda_version, mine.cuda_architectures) == ("13.4.1", ("75-real",))
     assert other.cuda_version == "12.8.1"
-    flags = engine.cmake_flags(other)
+    flags = build.cmake_flags(other)
     assert "-DCMAKE_CUDA_ARCHITECTURES=61-virtual;80-virtual" in flags
     assert "-DGGML_CUDA_FORCE_MMQ=ON" in flags
 
@@ -151,7 +156,7 @@ def test_figures_by_hand(tiny: Rig, two: Path) -> None:
 def test_each_arm_ran_on_its_own_engine_and_the_manifest_says_which(tiny: Rig, two: Path) -> None:
     assert finish(tiny)[0] == 0
     manifest = run.read_manifest(folder(tiny))
-    info = json.loads((two / engine.INFO).read_text())
+    info = json.loads((two / build.INFO).read_text())
     assert manifest["engines"] == {"other none": info, "other n=2": info}
     assert manifest["engine"]["server_sha256"] != info["server_sha256"]
     for start in run.read_lines(folder(tiny), run.STARTS):
@@ -169,13 +174,13 @@ def test_image_digests_are_recorded(tiny: Rig, two: Path) -> None:
 def test_resume_with_another_engine_is_refused(tiny: Rig, two: Path, tmp_path: Path) -> None:
     fault = {"FAKE_FAULT": "error:3", "FAKE_ONCE": str(tmp_path / "done")}
     assert finish(tiny, **fault)[0] == 1
-    info = json.loads((two / engine.INFO).read_text())
+    info = json.loads((two / build.INFO).read_text())
     changed = {**info, "server_sha256": "f" * 64}
-    (two / engine.INFO).write_text(json.dumps(changed))
+    (two / build.INFO).write_text(json.dumps(changed))
     code, _out, err = finish(tiny, RESUME="1")
     assert code == 1
     assert f"server_sha256 was '{info['server_sha256']}', is now '{'f' * 64}'" in err
-    (two / engine.INFO).write_text(json.dumps(info))
+    (two / build.INFO).write_text(json.dumps(info))
     code, _out, err = finish(tiny, RESUME="1")
     assert code == 0, err
 
@@ -190,7 +195,7 @@ def test_one_llama_server_is_not_two_builds(tiny: Rig, two: Path) -> None:
 
 def test_engines_of_two_sources_are_not_compared(tiny: Rig) -> None:
     other = tiny.variant({"CMAKE_EXTRA": FLAG})
-    info = {"cmake": engine.cmake_flags(other), "cuda_version": None, "backend": "cpu"}
+    info = {"cmake": build.cmake_flags(other), "cuda_version": None, "backend": "cpu"}
     kinds = ({"kind": "git", "version": version, "origin": "there"} for version in "ab")
     own, second = (Engine(Path("/x"), {**info, "source": kind}) for kind in kinds)
     with pytest.raises(RigError, match=r"not of one source: llama\.cpp commit a, cpu and"):
@@ -212,27 +217,29 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
         home = tmp_path / name
         home.mkdir()
         (home / "llama-server").touch()
-        info = {"cmake": engine.cmake_flags(built), "cuda_version": built.cuda_version}
-        (home / engine.INFO).write_text(json.dumps(info))
+        info = {"cmake": build.cmake_flags(built), "cuda_version": built.cuda_version}
+        (home / build.INFO).write_text(json.dumps(info))
     (tmp_path / "other" / "lib").mkdir()
-    monkeypatch.setattr(engine, "CONTAINER", tmp_path / "bin" / "llama-server")
-    monkeypatch.setattr(engine, "OTHER", tmp_path / "other" / "llama-server")
-    own, second = engine.find(mine), engine.find(other)
+    monkeypatch.setattr(build, "CONTAINER", tmp_path / "bin" / "llama-server")
+    monkeypatch.setattr(build, "OTHER", tmp_path / "other" / "llama-server")
+    own, second = build.find(mine), build.find(other)
     assert own.server == tmp_path / "bin" / "llama-server"
     assert second.server == tmp_path / "other" / "llama-server"
     # What it was linked with comes before what the image has.
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/nvidia/lib")
     assert own.libraries is None
-    assert server.environment(own.libraries)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib"
+    assert process.environment(own.libraries)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib"
     lib = tmp_path / "other" / "lib"
-    assert server.environment(second.libraries)["LD_LIBRARY_PATH"] == f"{lib}:/usr/local/nvidia/lib"
+    assert (
+        process.environment(second.libraries)["LD_LIBRARY_PATH"] == f"{lib}:/usr/local/nvidia/lib"
+    )
     monkeypatch.delenv("LD_LIBRARY_PATH")
-    assert server.environment(second.libraries)["LD_LIBRARY_PATH"] == str(lib)
+    assert process.environment(second.libraries)["LD_LIBRARY_PATH"] == str(lib)
     # The same flags on another CUDA are another build.
     older = mine.variant({"CUDA_VERSION": "12.9.1"})
-    assert engine.find(older).server == own.server
+    assert build.find(older).server == own.server
     with pytest.raises(RigError, match="is not the build"):
-        builds.check(older, own, engine.find(older))
+        builds.check(older, own, build.find(older))
 
 
 def test_the_embedded_engine_as_the_other_build(
@@ -269,7 +276,7 @@ def test_a_container_knows_its_own_engines_only(
     tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "llama-server").touch()
-    monkeypatch.setattr(engine, "CONTAINER", tmp_path / "llama-server")
+    monkeypatch.setattr(build, "CONTAINER", tmp_path / "llama-server")
     mine = tiny.variant({"ENGINE": "embedded", "BUILDS_ENGINE": "source"})
     assert builds.changes(mine)["CMAKE_EXTRA"] == FLAG
     with pytest.raises(RigError, match="the other build is the rig's own"):

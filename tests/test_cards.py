@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from common import cards, gpu, rig
-from common.cards import CARDS
+from common import rig
 from common.errors import RigError
+from common.host import card as gpu
 from common.rig import ROOT
+from common.rigs import cards
+from common.rigs.cards import CARDS
 
 ASKED_FOR = {"1650ti", "3050", "t4", "l4", "3060", "4060", "4090", "h200"}
 

@@ -5,12 +5,12 @@ import gguf
 import numpy as np
 import pytest
 
-from common import check as check_module
-from common import exact
-from common.check import check
-from common.checkpoint import open_checkpoint
-from common.exact import plan, repack
-from common.gguf_file import open_gguf
+from common.weights import exact
+from common.weights import verify as check_module
+from common.weights.checkpoint import open_checkpoint
+from common.weights.exact import plan, repack
+from common.weights.gguf_file import open_gguf
+from common.weights.verify import check
 from tests.small_model import weights, write_q8_0, write_snapshot
 
 NAME = "model.embed_tokens.weight"

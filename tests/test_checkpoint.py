@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from common import q4_0
-from common.checkpoint import INDEX, open_checkpoint, read
 from common.errors import RigError
+from common.weights import q4_0
+from common.weights.checkpoint import INDEX, open_checkpoint, read
 from tests.small_model import weights, write_snapshot
 
 

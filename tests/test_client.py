@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from common import client, counters
-from common.engine import Engine
+from common.engines.llamacpp import counters
+from common.engines.llamacpp.build import Engine
 from common.rig import Rig
-from common.server import Server
+from common.serving import client
+from common.serving.process import Server
 from tests.tries import one_of_few_tries
 
 Serve = Callable[..., str]

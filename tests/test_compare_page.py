@@ -10,7 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from common import compare, compare_page, report
+from common.compare import compare
+from common.compare import page as compare_page
+from common.kinds import report
 from common.rig import ROOT
 from tests.runs import SPEED, copied, on_card
 from tests.test_report import RUNS
@@ -32,7 +34,7 @@ def test_the_committed_page_is_made_again_byte_for_byte(
 
 
 def test_what_is_found_holds_to_its_schema(whole: dict[str, Any]) -> None:
-    schema = json.loads((report.SCHEMAS / "compare-1.json").read_text())
+    schema = json.loads((ROOT / "common/compare/compare-1.json").read_text())
     jsonschema.validate(json.loads(json.dumps(whole)), schema)
     for key in ("runs", "figures", "published"):
         changed = {**whole, key: [{**whole[key][0], "note2": "hello"}]}

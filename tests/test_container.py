@@ -7,9 +7,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from common import container, memory, places
-from common.container import CardFacts
+from common import places
+from common.engines.llamacpp import memory
 from common.errors import RigError
+from common.host import container
+from common.host.container import CardFacts
 from common.rig import Rig
 
 AMPERE = CardFacts("NVIDIA GeForce RTX 3050", (8, 6), (13, 4), "615.78.08", 7900.0, False)

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from gguf.quants import dequantize
 
-from common import converter, q4_0, repacking, rig
-from common.checkpoint import open_checkpoint, read
-from common.converter import Converter
+from common import rig
+from common.engines.llamacpp import converter
+from common.engines.llamacpp.converter import Converter
+from common.engines.llamacpp.source import Source
 from common.errors import RigError
-from common.names import gguf_name
-from common.source import Source
+from common.rigs import repacking
+from common.weights import q4_0
+from common.weights.checkpoint import open_checkpoint, read
+from common.weights.tensor_names import gguf_name
 from scripts import repack
 from tests.conftest import TINY
 

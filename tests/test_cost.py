@@ -12,13 +12,19 @@ from typing import Any
 
 import pytest
 
-from common import cost, cost_report, page, places, report, server, shaped_pair
-from common.cost import acceptance_for
-from common.engine import Engine
+from common import places
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.gguf_file import open_gguf
+from common.kinds import report
+from common.kinds.cost import plan as cost
+from common.kinds.cost import report as cost_report
+from common.kinds.cost.plan import acceptance_for
+from common.measure import page
 from common.rig import ROOT, Rig
-from common.shapes import SHAPES
+from common.serving import process
+from common.weights import random_pair
+from common.weights.gguf_file import open_gguf
+from common.weights.shapes import SHAPES
 from tests.test_shaped_pair import SMALL
 
 Fake = Callable[..., Engine]
@@ -41,10 +47,10 @@ def test_arms_and_flags(tiny: Rig) -> None:
         "none", "n=1 at 0.5", "n=2 at 0.5", "n=3 at 0.5", "n=4 at 0.5",
         "n=1 at 0.7", "n=2 at 0.7", "n=3 at 0.7", "n=4 at 0.7",
     ]  # fmt: skip
-    line = server.command(rig.variant(plan.arms[7].changes), "x")
+    line = process.command(rig.variant(plan.arms[7].changes), "x")
     assert line[line.index("--spec-synth-rates") + 1] == "0.7,0.49,0.343"
     assert line[line.index("--spec-draft-n-max") + 1] == "3"
-    assert "--spec-synth-rates" not in server.command(rig.variant(plan.arms[0].changes), "x")
+    assert "--spec-synth-rates" not in process.command(rig.variant(plan.arms[0].changes), "x")
     bodies = [cell.bodies[0] for cell in plan.cells]
     assert len({body["seed"] for body in bodies}) == len(bodies) == 4
     assert all("seed" not in turn.sampling for turn in plan.rounds)
@@ -94,10 +100,10 @@ def test_the_pair_is_made_once_and_room_is_checked(
     total = cost.missing_values("e2b")
     cost.make("e2b", made.append)
     assert sum(made) == total > 0
-    for role, name in zip(shaped_pair.ROLES, cost.names("e2b"), strict=True):
+    for role, name in zip(random_pair.ROLES, cost.names("e2b"), strict=True):
         file = open_gguf(places.model_file(name))
         size = sum(tensor.nbytes for tensor in file.tensors)
-        assert size == shaped_pair.size_of(SMALL, role, "q4_0")
+        assert size == random_pair.size_of(SMALL, role, "q4_0")
     cost.make("e2b", made.append)
     assert sum(made) == total
 

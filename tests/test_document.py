@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from common import document, made_text
 from common.errors import RigError
+from common.measure import texts
 from common.rig import ROOT, Rig, load
-from common.tokenizer import Tokenizer
+from common.serving.tokenizer import Tokenizer
 
 
 class Words(Tokenizer):
@@ -28,7 +28,7 @@ class Pairs(Tokenizer):
 
 
 def test_a_cut_has_exactly_so_many_tokens() -> None:
-    text = made_text.make(1, 5000)
+    text = texts.made(1, 5000)
     words = Words("")
     for tokens in (0, 1, 2, 17, 500):
         cut = words.cut(text, tokens)
@@ -48,16 +48,16 @@ def test_a_count_that_cannot_be_had_is_an_error() -> None:
 
 
 def test_made_text_is_varied_and_the_same_each_time() -> None:
-    text = made_text.make(3, 100_000)
-    assert text == made_text.make(3, 100_000)
+    text = texts.made(3, 100_000)
+    assert text == texts.made(3, 100_000)
     assert len(text) == 100_000
     sentences = text.split(". ")
     assert len(set(sentences)) > 0.99 * len(sentences)
-    assert made_text.make(4, 1000) != text[:1000]
+    assert texts.made(4, 1000) != text[:1000]
 
 
-def doc(tiny: Rig, path: Path, digest: str = "") -> document.Document:
-    return document.load(tiny.variant({"LONGCTX_DOC": str(path), "LONGCTX_DOC_SHA256": digest}))
+def doc(tiny: Rig, path: Path, digest: str = "") -> texts.Document:
+    return texts.document(tiny.variant({"LONGCTX_DOC": str(path), "LONGCTX_DOC_SHA256": digest}))
 
 
 def test_a_document_of_ones_own(tiny: Rig, tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_a_document_that_is_missing_or_not_utf8(tiny: Rig, tmp_path: Path) -> No
 def test_the_default_says_where_it_is_from(
     tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert document.load(tiny).origin == "made-up English, seed 11"
+    assert texts.document(tiny).origin == "made-up English, seed 11"
     card = load(ROOT / "local-llamacpp-3050oem-2b-q4_0", environ={})
     readme = tmp_path / "README.txt"
     readme.write_text("NVIDIA driver")
-    monkeypatch.setattr(document, "DRIVER_README", (str(readme),))
-    assert document.load(card).origin == "the NVIDIA driver README, README.txt"
-    monkeypatch.setattr(document, "DRIVER_README", ())
-    assert document.load(card).origin == "made-up English, seed 11"
+    monkeypatch.setattr(texts, "DRIVER_README", (str(readme),))
+    assert texts.document(card).origin == "the NVIDIA driver README, README.txt"
+    monkeypatch.setattr(texts, "DRIVER_README", ())
+    assert texts.document(card).origin == "made-up English, seed 11"

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 import requests
 
-from common import embedded, engine, equality, rig, server
-from common.engine import Engine
+from common import rig
+from common.compare import conditions
+from common.engines.llamacpp import build, embedded
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
-from common.server import Server
+from common.serving import process as server
+from common.serving.process import Server
 from scripts import embedded_server
 
 pytestmark = pytest.mark.usefixtures("users_cache")
@@ -235,8 +238,8 @@ def test_a_wheel_with_another_digest_is_not_used(
 
 
 def test_the_engine_says_what_it_is(tiny: Rig) -> None:
-    found = engine.build(tiny, lambda _text: None, lambda _done, _total: None)
-    assert found == engine.find(tiny)
+    found = build.build(tiny, lambda _text: None, lambda _done, _total: None)
+    assert found == build.find(tiny)
     assert found.server == embedded.folder() / "llama-server"
     source = found.info["source"]
     assert (source["kind"], source["origin"]) == ("embedded", "xllamacpp")
@@ -251,10 +254,10 @@ def test_the_engine_says_what_it_is(tiny: Rig) -> None:
 def test_compare_takes_the_two_engines_for_two(tiny: Rig) -> None:
     runs = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
     ours = json.loads((runs / "manifest.json").read_text())
-    theirs = {**ours, "engine": engine.find(tiny).info}
-    refused = equality.between(ours, theirs).refuse
+    theirs = {**ours, "engine": build.find(tiny).info}
+    refused = conditions.between(ours, theirs).refuse
     assert any(text.startswith("engine: release 11434.0.0") for text in refused)
-    assert not equality.between(ours, ours).refuse
+    assert not conditions.between(ours, ours).refuse
 
 
 def test_the_environment_chooses() -> None:

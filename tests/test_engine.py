@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from common import build_tools, engine, source
+from common.engines.llamacpp import build, build_tools, source
+from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
-from common.source import Source
 
 CMAKE = """cmake_minimum_required(VERSION 3.14)
 project(stand_in CXX)
@@ -67,25 +67,25 @@ def ignore(*_: object) -> None:
 
 def test_a_short_commit_is_built_and_found_again(git_rig: Rig, repository: Path) -> None:
     with pytest.raises(RigError, match="make engine"):
-        engine.find(git_rig)
+        build.find(git_rig)
     steps: list[tuple[int, int]] = []
-    built = engine.build(git_rig, ignore, lambda done, total: steps.append((done, total)))
+    built = build.build(git_rig, ignore, lambda done, total: steps.append((done, total)))
     assert steps[-1][0] == steps[-1][1]
-    assert engine.find(git_rig) == built
-    info = json.loads(built.server.with_name(engine.INFO).read_text())
+    assert build.find(git_rig) == built
+    info = json.loads(built.server.with_name(build.INFO).read_text())
     assert info["source"]["commit"] == git("rev-parse", "HEAD", folder=repository)
     assert info["backend"] == "cpu"
     assert info["version"] == ["version: 1 (stand-in)"]
     assert "commit" in built.title
     lines: list[str] = []
-    engine.build(git_rig, lines.append, ignore)
+    build.build(git_rig, lines.append, ignore)
     assert lines == []
 
 
 def test_other_flags_are_another_engine(git_rig: Rig) -> None:
-    engine.build(git_rig, ignore, ignore)
+    build.build(git_rig, ignore, ignore)
     with pytest.raises(RigError, match="no engine"):
-        engine.find(git_rig.variant({"CMAKE_EXTRA": "-DGGML_NATIVE=OFF"}))
+        build.find(git_rig.variant({"CMAKE_EXTRA": "-DGGML_NATIVE=OFF"}))
 
 
 def test_cuda_flags(tiny: Rig) -> None:
@@ -96,7 +96,7 @@ def test_cuda_flags(tiny: Rig) -> None:
             "CMAKE_EXTRA": "-DGGML_CUDA_FORCE_MMQ=ON",
         }
     )
-    flags = engine.cmake_flags(rig)
+    flags = build.cmake_flags(rig)
     assert "-DGGML_CUDA=ON" in flags
     assert "-DCMAKE_CUDA_ARCHITECTURES=61-virtual;80-virtual" in flags
     assert flags[-1] == "-DGGML_CUDA_FORCE_MMQ=ON"
@@ -107,7 +107,7 @@ def test_a_build_that_fails_shows_its_last_lines(git_rig: Rig, repository: Path)
     git("commit", "--quiet", "-am", "two", folder=repository)
     rig = git_rig.variant({"LLAMA_CPP_COMMIT": git("rev-parse", "HEAD", folder=repository)})
     with pytest.raises(RigError, match=r"building llama\.cpp failed") as caught:
-        engine.build(rig, ignore, ignore)
+        build.build(rig, ignore, ignore)
     assert "broken" in str(caught.value)
     assert "build.log" in str(caught.value)
 
@@ -122,7 +122,7 @@ def test_an_unknown_commit_falls_back_and_says_so(
     rig = git_rig.variant({"LLAMA_CPP_COMMIT": "0" * 9})
     said: list[str] = []
     with pytest.raises(RigError, match=r"no llama\.cpp source could be fetched") as caught:
-        engine.build(rig, said.append, ignore)
+        build.build(rig, said.append, ignore)
     assert "commit 000000000" in str(caught.value)
     assert "package index cannot be reached" in str(caught.value)
     assert any("not to be had" in line for line in said)
@@ -150,7 +150,7 @@ def test_no_compiler_is_one_line_with_the_fix(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(RigError, match=r"no C\+\+ compiler.*apt install g\+\+") as caught:
-        engine.check_tools(git_rig)
+        build.check_tools(git_rig)
     assert "\n" not in str(caught.value)
 
 
@@ -158,9 +158,9 @@ def test_llama_server_of_the_user(
     tiny: Rig, fake_program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLAMA_SERVER", str(fake_program))
-    found = engine.find(tiny)
+    found = build.find(tiny)
     assert found.server == fake_program
     assert "given by LLAMA_SERVER" in found.title
     monkeypatch.setenv("LLAMA_SERVER", "/nowhere/llama-server")
     with pytest.raises(RigError, match="is not a program"):
-        engine.find(tiny)
+        build.find(tiny)

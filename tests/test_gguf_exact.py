@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.gguf_file import open_gguf
+from common.weights.gguf_file import open_gguf
 from scripts.gguf_exact import body
 from tests.run_script import run_script
 from tests.small_model import weights, write_q8_0, write_snapshot

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.errors import RigError
-from common.gguf_file import GgufWriter, Tensor, number, open_gguf
+from common.weights.gguf_file import GgufWriter, Tensor, number, open_gguf
 from tests.small_model import weights, write_q8_0
 
 F32 = gguf.GGMLQuantizationType.F32

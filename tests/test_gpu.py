@@ -9,8 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from common import gpu, rig
+from common import rig
 from common.errors import RigError
+from common.host import card as gpu
 from common.rig import ROOT, Rig
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from common.errors import RigError
-from common.gsm8k import Question, Score, load, messages, score
+from common.kinds.accuracy.tests.gsm8k import Question, Score, load, messages, score
 
 # Reply, the number the strict rule reads, the number the flexible rule reads; None is no number.
 SHAPES: list[tuple[str, str | None, str | None]] = [
@@ -175,7 +175,7 @@ def test_load_refuses_another_file(tmp_path: Path) -> None:
         load(tmp_path / "absent.jsonl")
 
 
-PROMPTS = Path(__file__).parents[1] / "common" / "prompts" / "accuracy.yaml"
+PROMPTS = Path(__file__).parents[1] / "common/kinds/accuracy/prompts.yaml"
 
 
 def test_the_prompt_asks_for_the_form_that_the_strict_rule_reads() -> None:

@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import docker
 import pytest
 
-from common import gpu, host, memory, places, rig
-from common.engine import Engine
+from common import places, rig
+from common.engines.llamacpp import memory
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.host import Check
+from common.host import card as gpu
+from common.host import doctor
+from common.host.doctor import Check
 from common.rig import ROOT, Rig
 
 
@@ -23,7 +26,7 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
 
 def test_the_tiny_rig_can_run_here(tiny: Rig, fake: Callable[..., Engine]) -> None:
     fake()
-    checks = host.examine(tiny, "host")
+    checks = doctor.examine(tiny, "host")
     assert [check for check in checks if check.state == "lacks"] == []
     assert all(check.fix for check in checks if check.state != "ok" and check.name != "memory")
 
@@ -36,7 +39,7 @@ def test_a_busy_port_and_a_missing_file(
     with socket.socket() as other:
         other.bind((tiny.host, tiny.port))
         other.listen()
-        found = by_name(host.examine(tiny, "host"))
+        found = by_name(doctor.examine(tiny, "host"))
     assert found["port"].state == "lacks"
     assert "make stop" in found["port"].fix
     assert found["model"].state == "note"
@@ -69,7 +72,7 @@ def test_docker_problems(tiny: Rig, monkeypatch: pytest.MonkeyPatch, error: str,
 
     monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/docker")
     monkeypatch.setattr(docker, "from_env", fail)
-    check = by_name(host.examine(tiny, "docker"))["docker"]
+    check = by_name(doctor.examine(tiny, "docker"))["docker"]
     assert check.state == "lacks"
     assert fix in check.fix
 
@@ -88,14 +91,14 @@ def test_an_old_driver_little_memory_and_a_desktop(monkeypatch: pytest.MonkeyPat
     loaded = rig.load(ROOT / "local-llamacpp-3050oem-2b-q4_0", environ={})
     monkeypatch.setattr(memory, "need_mib", lambda _rig: 3000.0)
     with_card(monkeypatch, 2000, "12.8", desktop=True)
-    found = by_name(host.examine(loaded, "docker"))
+    found = by_name(doctor.examine(loaded, "docker"))
     assert found["card memory"].state == "lacks"
     assert "about 3,000 needed" in found["card memory"].text
     assert found["driver"].state == "lacks"
     assert "CUDA_VERSION" in found["driver"].fix
     assert found["desktop"].state == "note"
     with_card(monkeypatch, 7000, "13.4", desktop=False)
-    found = by_name(host.examine(loaded, "docker"))
+    found = by_name(doctor.examine(loaded, "docker"))
     assert (found["card memory"].state, found["driver"].state) == ("ok", "ok")
     assert "desktop" not in found
 
@@ -105,7 +108,7 @@ def test_no_card_is_named_with_the_fix() -> None:
     try:
         gpu.cards()
     except RigError:
-        found = by_name(host.examine(loaded, "host"))
+        found = by_name(doctor.examine(loaded, "host"))
         assert found["card"].state == "lacks"
         assert "GTX_1650_Ti" in found["card"].fix
     else:

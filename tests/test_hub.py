@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from common import hub, places
-from common.hub import PIECE
+from common import places
+from common.files import hub
+from common.files.hub import PIECE
 from common.rig import Rig
 from scripts import draft
 from tests import fake_hub as fake
@@ -30,7 +31,7 @@ TOKEN = "hf_a-token-nobody-may-see"
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits between tries, in seconds; they take no time."""
     seen: list[float] = []
-    monkeypatch.setattr("common.hub.time.sleep", seen.append)
+    monkeypatch.setattr("common.files.hub.time.sleep", seen.append)
     return seen
 
 

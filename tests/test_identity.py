@@ -9,11 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from common import identity, report
-from common.engine import Engine
-from common.experiment import Plan
+from common.engines.llamacpp.build import Engine
+from common.kinds import report
+from common.kinds.identity import plan as identity
+from common.measure.loop import Plan
 from common.rig import Rig
-from common.tokenizer import Tokenizer
+from common.serving.tokenizer import Tokenizer
 from scripts import measuring
 
 Fake = Callable[..., Engine]

@@ -13,10 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from common import jobs, serving
 from common.errors import RigError
-from common.jobs import Job
+from common.mcp import jobs
+from common.mcp.jobs import Job
 from common.rig import ROOT, Rig
+from common.serving import record as serving
 
 
 @pytest.fixture(autouse=True)

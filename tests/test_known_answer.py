@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from common import report
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
+from common.kinds import report
 from common.rig import ROOT, Rig
 
 pytestmark = pytest.mark.engine

@@ -3,14 +3,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common import client, pair
-from common.check import check
-from common.checkpoint import open_checkpoint
-from common.engine import Engine
-from common.gguf_file import open_gguf
+from common.engines.llamacpp.build import Engine
+from common.known import chain
 from common.rig import Rig
-from common.server import Server
-from common.shapes import SHAPES
+from common.serving import client
+from common.serving.process import Server
+from common.weights.checkpoint import open_checkpoint
+from common.weights.gguf_file import open_gguf
+from common.weights.shapes import SHAPES
+from common.weights.verify import check
 from scripts import gguf_exact, make_pair
 from scripts.make_pair import body
 from tests.run_script import run_script
@@ -57,7 +58,7 @@ def test_the_known_answer_pair_in_every_format(
     for role in ("target", "drafter"):
         name = f"known-answer-tiny-{role}"
         snapshot = open_checkpoint(tmp_path / name)
-        for kind, form in pair.FORMATS.items():
+        for kind, form in chain.FORMATS.items():
             file = open_gguf(tmp_path / f"{name}-{kind}.gguf")
             assert file.value("general.file_type") == form[1]
             assert {t.type for t in file.tensors if len(t.shape) == 2} == {form[0]}
@@ -78,9 +79,9 @@ def test_gguf_exact_gives_the_known_answer_pair_back(
         assert run_script(body, [str(tmp_path), "--shape", "tiny", "--format", kind]) == 0
     out = tmp_path / "exact"
     out.mkdir()
-    for name in (pair.TARGET_NAME, pair.DRAFTER_NAME):
+    for name in (chain.TARGET_NAME, chain.DRAFTER_NAME):
         snapshot = tmp_path / name.removesuffix("-q4_0.gguf")
-        q8 = tmp_path / pair.name_of(name, "q8_0")
+        q8 = tmp_path / chain.name_of(name, "q8_0")
         assert run_script(gguf_exact.body, [str(snapshot), str(q8), str(out / name)]) == 0
         made, back = open_gguf(tmp_path / name), open_gguf(out / name)
         levels = 0
@@ -97,6 +98,6 @@ def test_gguf_exact_gives_the_known_answer_pair_back(
     with Server(tiny, real_engine, tmp_path / "log", measuring=True):
         for prompt in ("Any words will do.", "Only their number counts here."):
             reply = client.ask(tiny.url, [client.chat(prompt, 128, temperature=0)], 60)[0]
-            known = pair.expect(pair.make_chain(), len(prompt), 128, 2)
+            known = chain.expect(chain.make_chain(), len(prompt), 128, 2)
             assert reply.error is None
             assert (reply.draft_n, reply.draft_n_accepted) == (known.drafted, known.accepted)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
 from tests.mcp_client import SPEED_RUN, Client, Place
 
 pytestmark = pytest.mark.engine

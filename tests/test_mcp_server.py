@@ -14,8 +14,8 @@ import psutil
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from common import pair
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
+from common.known import chain as pair
 from tests.mcp_client import SPEED_RUN, Client, Place, text
 
 pytestmark = pytest.mark.engine

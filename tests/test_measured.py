@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from common import compare, compare_page, measured, report, run
-from common.engine import Engine
+from common.compare import compare
+from common.compare import page as compare_page
+from common.engines.llamacpp.build import Engine
+from common.kinds import report
+from common.kinds import rows as measured
+from common.measure import run
 from common.rig import Rig
 from scripts import measuring
 from tests import test_accuracy, test_formats, test_identity

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common import report
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
+from common.kinds import report
 from common.rig import Rig
 from scripts import longctx, measuring, preparing, speed
 from tests.conftest import Run

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from common import memory, places, rig
-from common.engine import Engine
-from common.memory import Layer, Load, Model
+from common import places, rig
+from common.engines.llamacpp import memory
+from common.engines.llamacpp.build import Engine
+from common.engines.llamacpp.memory import Layer, Load, Model
 from common.rig import ROOT, Rig
-from common.server import Server
-from common.shaped_pair import size_of, write_gguf
-from common.shapes import SHAPES
+from common.serving.process import Server
+from common.weights.random_pair import size_of, write_gguf
+from common.weights.shapes import SHAPES
 from tests.test_shaped_pair import SMALL
 
 REAL = "local-llamacpp-cpu-270m-q4_k_m"

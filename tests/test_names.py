@@ -1,9 +1,9 @@
 import gguf
 import pytest
 
-from common.names import COMPUTED, checkpoint_name, gguf_name, is_left_out
-from common.shaped_pair import ROLES, layout_of
-from common.shapes import SHAPES
+from common.weights.random_pair import ROLES, layout_of
+from common.weights.shapes import SHAPES
+from common.weights.tensor_names import COMPUTED, checkpoint_name, gguf_name, is_left_out
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from common import cards, files, fitting, gpu, memory, packages, rig, rig_folder, sizes
-from common.blueprint import Blueprint
-from common.cards import CARDS, Card
+from common import packages, rig
+from common.engines.llamacpp import memory
+from common.engines.llamacpp.memory import Load
 from common.errors import RigError
-from common.memory import Load
+from common.files import wanted
+from common.host import card as gpu
 from common.rig import ROOT
-from common.sizes import SIZES, Size
+from common.rigs import cards, fitting, sizes
+from common.rigs import folder as rig_folder
+from common.rigs.blueprint import Blueprint
+from common.rigs.cards import CARDS, Card
+from common.rigs.sizes import SIZES, Size
 from scripts import new_rig
 from tests import rig_rules
 from tests.test_make import NOW
@@ -303,9 +308,9 @@ def test_a_rig_without_a_known_repository_fails_in_words(
     with pytest.raises(
         RigError, match=r"names no source for it \(MODEL_HF is empty\); put the file"
     ):
-        files.fetch(mine, lambda _: None)
+        wanted.fetch(mine, lambda _: None)
     with pytest.raises(RigError, match=r"\(SPEC_DRAFT_HF is empty\); put the file there"):
-        files.fetch(mine, lambda _: None, roles=("drafter",))
+        wanted.fetch(mine, lambda _: None, roles=("drafter",))
 
 
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from common.outcomes import Outcome, StoredReply, classify, read_arguments
+from common.kinds.accuracy.outcomes import Outcome, StoredReply, classify, read_arguments
 
 TOOLS = ("shop_total", "shop.total")
 

@@ -5,11 +5,14 @@ from itertools import count
 import gguf
 import pytest
 
-from common import client, counters, pair, places
-from common.engine import Engine
-from common.pair import Chain, Drafting
+from common import places
+from common.engines.llamacpp import counters
+from common.engines.llamacpp.build import Engine
+from common.known import chain as pair
+from common.known.chain import Chain, Drafting
 from common.rig import Rig
-from common.server import Server
+from common.serving import client
+from common.serving.process import Server
 
 CHAIN = pair.make_chain()
 

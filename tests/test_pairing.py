@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 from statsmodels.stats.contingency_tables import mcnemar
 
 from common.errors import RigError
-from common.pairing import (
+from common.kinds.accuracy.pairing import (
     compare,
     difference_interval,
     equal_replies,

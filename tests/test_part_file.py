@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import RigError
-from common.part_file import PartFile
+from common.weights.part_file import PartFile
 
 
 def test_is_whole_or_absent(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from common import pin, places, rig
+from common import places, rig
 from common.errors import RigError
+from common.files import pin
 from common.rig import Rig
 from scripts import pin as pin_script
 from tests import fake_hub as fake

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common import measured, published, rig
+from common import rig
+from common.compare import published
 from common.errors import RigError
+from common.kinds import rows as measured
 from common.rig import ROOT
 
 CARDS = ["3050oem", "1650ti"]

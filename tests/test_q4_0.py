@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from common import block_kernels, q4_0
-from common.block_kernels import NOT_FINITE, OFF_GRID, OK, STEP_RANGE
+from common.weights import kernels, q4_0
+from common.weights.kernels import NOT_FINITE, OFF_GRID, OK, STEP_RANGE
 
 LEVELS = st.lists(st.integers(-8, 7), min_size=32, max_size=32)
 STEPS = st.floats(2**-13, 1000, width=16)
@@ -166,8 +166,8 @@ def test_half_bits_are_numpys() -> None:
     @numba.njit
     def convert(x, bits, back):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         for i in range(len(x)):
-            bits[i] = block_kernels.half_bits(x[i])
-            back[i] = block_kernels.half_value(bits[i])
+            bits[i] = kernels.half_bits(x[i])
+            back[i] = kernels.half_value(bits[i])
 
     bits, back = np.empty(len(values), np.uint16), np.empty(len(values), np.float32)
     convert(values, bits, back)
@@ -221,4 +221,4 @@ def test_compiles_where_no_cache_can_be_kept(monkeypatch: pytest.MonkeyPatch) ->
         return real(**options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert block_kernels.machine_code(lambda x: x + 1)(1) == 2
+    assert kernels.machine_code(lambda x: x + 1)(1) == 2

@@ -1,7 +1,7 @@
 import gguf
 import numpy as np
 
-from common import q4_0, q8_0
+from common.weights import q4_0, q8_0
 
 
 def test_equals_the_converters_rounding_to_the_bit() -> None:

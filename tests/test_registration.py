@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from common import registration, rig
+from common import rig
 from common.errors import RigError
+from common.mcp import registration
 from common.rig import ROOT, Rig
 from tests.mcp_client import client
 

@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from common import repack_bench, report
 from common.errors import RigError
-from common.repack_bench import Figures, Timing, from_lines, make_inputs, measure, to_lines
+from common.kinds import report
+from common.kinds.bench_repack import plan as repack_bench
+from common.kinds.bench_repack.plan import (
+    Figures,
+    Timing,
+    from_lines,
+    make_inputs,
+    measure,
+    to_lines,
+)
 from common.rig import Rig
-from common.shapes import SHAPES
+from common.weights.shapes import SHAPES
 from scripts import bench_repack
 from tests.run_script import run_script
 from tests.test_shaped_pair import SMALL

@@ -12,13 +12,14 @@ import pytest
 from httpx2 import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
-from common import converter, repacking
-from common.converter import Converter
+from common.engines.llamacpp import converter
+from common.engines.llamacpp.converter import Converter
+from common.engines.llamacpp.source import Source
 from common.errors import RigError
-from common.gguf_file import open_gguf
-from common.repacking import Made, Snapshot
 from common.rig import Rig
-from common.source import Source
+from common.rigs import repacking
+from common.rigs.repacking import Made, Snapshot
+from common.weights.gguf_file import open_gguf
 from scripts import repack
 from tests.small_model import weights, write_q8_0, write_snapshot
 

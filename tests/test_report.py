@@ -8,8 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from common import report, run
 from common.errors import RigError
+from common.kinds import report
+from common.measure import run
 from common.rig import ROOT
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from common import run
 from common.errors import RigError
+from common.measure import run
 from common.rig import ROOT, Rig
 
 SETTINGS = {"settings": {"PORT": "1", "CTX_SIZE": "8"}}

@@ -12,8 +12,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
-from common import pair
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
+from common.known import chain as pair
 from common.rig import ROOT, Rig
 
 pytestmark = pytest.mark.engine

@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common import places, rig, server
-from common.engine import Engine
+from common import places, rig
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
-from common.server import Server
+from common.serving import process
+from common.serving.process import Server
 
 FACTS = (
     "llama-server -m MODEL --host 127.0.0.1 --port 8080 -ngl 99 -c 8192 -ctk f16 -ctv f16 -fa 1 "
@@ -35,21 +36,21 @@ def test_the_line_is_the_published_one(
         "DRAFTER", f"/m/gemma-4-E{size.upper()}-it-qat-assistant-q4_0-exact.gguf"
     )
     wanted = wanted.removesuffix("N") + {"3050oem": "2", "1650ti": "1"}[card]
-    assert " ".join(server.command(loaded, "llama-server")) == wanted
+    assert " ".join(process.command(loaded, "llama-server")) == wanted
     none = loaded.variant({"SPEC_DRAFT_MODEL": ""})
-    assert " ".join(server.command(none, "llama-server")) == wanted.partition(" -md")[0]
+    assert " ".join(process.command(none, "llama-server")) == wanted.partition(" -md")[0]
 
 
 def test_measuring_pins_the_defaults(tiny: Rig) -> None:
-    line = " ".join(server.command(tiny, "x", measuring=True))
+    line = " ".join(process.command(tiny, "x", measuring=True))
     assert line.endswith("-np 1 -fit off -cram 0")
     several = tiny.variant({"PARALLEL": "4", "KV_UNIFIED": "1"})
-    line = " ".join(server.command(several, "x", measuring=True))
+    line = " ".join(process.command(several, "x", measuring=True))
     assert line.endswith("-np 4 -kvu -fit off -cram 0")
 
 
 def test_ngram_types_need_no_drafter_file(tiny: Rig) -> None:
-    line = server.command(tiny.variant({"SPEC_TYPE": "ngram-mod"}), "x")
+    line = process.command(tiny.variant({"SPEC_TYPE": "ngram-mod"}), "x")
     assert "-md" not in line
     assert line[line.index("--spec-type") + 1] == "ngram-mod"
 
@@ -114,7 +115,7 @@ def test_a_drafter_of_another_model(own_models: Rig, real_engine: Engine) -> Non
 def test_a_spec_type_the_engine_does_not_know(
     tiny: Rig, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_draft_flags", lambda _rig: ["--spec-type", "draft-tomorrow"])
+    monkeypatch.setattr(process, "_draft_flags", lambda _rig: ["--spec-type", "draft-tomorrow"])
     assert "does not know this SPEC_TYPE" in failure(tiny, real_engine)
 
 
@@ -122,7 +123,7 @@ def test_a_spec_type_the_engine_does_not_know(
 def test_a_flag_the_engine_does_not_know(
     tiny: Rig, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_draft_flags", lambda _rig: ["--draft-from-tomorrow"])
+    monkeypatch.setattr(process, "_draft_flags", lambda _rig: ["--draft-from-tomorrow"])
     assert "too old for a flag" in failure(tiny, real_engine)
 
 
@@ -167,7 +168,7 @@ def test_settings_in_the_environment_do_not_reach_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
-    assert "LLAMA_ARG_CTX_SIZE" not in server.environment()
+    assert "LLAMA_ARG_CTX_SIZE" not in process.environment()
 
 
 def test_a_killed_parent_takes_its_server_along(

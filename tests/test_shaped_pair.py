@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from common import q4_0, shaped_pair
-from common.check import check
-from common.checkpoint import open_checkpoint
 from common.errors import RigError
-from common.exact import plan, repack
-from common.gguf_file import open_gguf
-from common.shaped_pair import FORMATS, ROLES, write_gguf, write_safetensors
-from common.shapes import SHAPES, Shape
+from common.weights import q4_0, random_pair
+from common.weights.checkpoint import open_checkpoint
+from common.weights.exact import plan, repack
+from common.weights.gguf_file import open_gguf
+from common.weights.random_pair import FORMATS, ROLES, write_gguf, write_safetensors
+from common.weights.shapes import SHAPES, Shape
+from common.weights.verify import check
 
 SMALL: Shape = replace(
     SHAPES["e2b"],
@@ -113,7 +113,7 @@ def test_same_bytes_whatever_the_threads(
     write_gguf(tmp_path / "other.gguf", SMALL, role, "q4_0", 1, quiet, seed=5)
     assert (tmp_path / "other.gguf").read_bytes() != (files / "q4_0.gguf").read_bytes()
     # In smaller slices every format still holds one and the same model.
-    monkeypatch.setattr(shaped_pair, "SLICE", 1024)
+    monkeypatch.setattr(random_pair, "SLICE", 1024)
     (tmp_path / "s").mkdir()
     write_safetensors(tmp_path / "s" / "model.safetensors", SMALL, role, 2, quiet)
     write_gguf(tmp_path / "bf16.gguf", SMALL, role, "bf16", 2, quiet)

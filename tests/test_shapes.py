@@ -1,7 +1,7 @@
 import pytest
 
-from common.shaped_pair import layout_of
-from common.shapes import FULL_HEAD, SHAPES
+from common.weights.random_pair import layout_of
+from common.weights.shapes import FULL_HEAD, SHAPES
 
 
 @pytest.mark.parametrize(

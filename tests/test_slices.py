@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from common import slices
+from common.weights import slices
 
 
 def test_every_value_is_worked_on_once() -> None:

@@ -14,9 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from common import report, run, speed
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.speed import plan as speed
+from common.measure import run
 from common.rig import ROOT, Rig
 
 Fake = Callable[..., Engine]

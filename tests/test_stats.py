@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from common import stats
+from common.measure import stats
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

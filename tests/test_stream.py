@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from common import client, mock, stream
+from common.kinds.bench_client import mock
 from common.rig import ROOT
+from common.serving import client, stream
 from tests.tries import one_of_few_tries
 
 Step = tuple[float, bytes]
@@ -74,7 +75,7 @@ def served() -> Iterator[Callable[[float, float], str]]:
 
     def start(rate: float, ttft_s: float) -> str:
         process = subprocess.Popen(
-            [sys.executable, "-m", "common.mock", str(rate), str(ttft_s)],
+            [sys.executable, "-m", "common.kinds.bench_client.mock", str(rate), str(ttft_s)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,

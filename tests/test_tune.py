@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from common import rig, stats, tune, tune_plan
+from common import rig
 from common.errors import RigError
-from common.experiment import Arm, Round
-from common.tune import Course, Space
+from common.kinds.tune import course as tune
+from common.kinds.tune import plan as tune_plan
+from common.kinds.tune.course import Course, Space
+from common.measure import stats
+from common.measure.loop import Arm, Round
 from tests.conftest import TINY
 from tests.tune_world import TOKENS, Noise, Truth, World, line
 

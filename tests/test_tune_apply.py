@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from common import report, rig, tune, tune_apply, tune_plan
-from common import run as run_folder
-from common.engine import Engine
+from common import rig
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.tune import apply as tune_apply
+from common.kinds.tune import course as tune
+from common.kinds.tune import plan as tune_plan
+from common.measure import run as run_folder
 from common.rig import Rig
 from scripts import measuring
 from scripts import tune as tune_script

@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
-from common import report, rig, run, server, tune_plan
-from common.engine import Engine
+from common import rig
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.kinds import report
+from common.kinds.tune import plan as tune_plan
+from common.measure import run
 from common.rig import ROOT, Rig
+from common.serving import process as server
 from tests.test_document import Words
 from tests.test_speed import assert_nothing_runs
 

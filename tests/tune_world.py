@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common import tune
-from common.experiment import Arm, Round
-from common.tune import Course, Space
+from common.kinds.tune import course as tune
+from common.kinds.tune.course import Course, Space
+from common.measure.loop import Arm, Round
 
 TOKENS = 128
 BASE = 60.0  # tokens per second without drafter

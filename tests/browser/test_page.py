@@ -15,10 +15,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from common import pair
-from common.engine import Engine
+from common.engines.llamacpp.build import Engine
+from common.known import chain as pair
 from common.rig import Rig
-from common.server import Server
+from common.serving.process import Server
 
 pytestmark = pytest.mark.browser
 WAIT_S = 60.0

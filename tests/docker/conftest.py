@@ -14,7 +14,8 @@ import docker
 import pytest
 from docker import DockerClient
 
-from common import rig, source
+from common import rig
+from common.engines.llamacpp import source
 from common.rig import ROOT
 
 TINY = "local-llamacpp-cpu-tiny-q4_0"

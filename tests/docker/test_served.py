@@ -13,8 +13,9 @@ from docker import DockerClient
 from docker.errors import NotFound
 from docker.models.containers import Container
 
-from common import client, pair
+from common.known import chain as pair
 from common.rig import ROOT
+from common.serving import client
 from tests.docker.conftest import TINY, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2700)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from common import pair
+from common.known import chain
 from tests.docker.conftest import TINY, run
 
 FLAG = "-DGGML_CPU_REPACK=OFF"
@@ -55,7 +55,7 @@ def test_speed_measures_in_the_image_and_brings_the_run_home(
     run(make(tree, "speed"), settings)
     folder = only_run(tree)
     assert_known_answer(folder)
-    assert pair.WRONG_SHARE > 0  # otherwise every kept share is 1 and shows nothing
+    assert chain.WRONG_SHARE > 0  # otherwise every kept share is 1 and shows nothing
     manifest = read(folder / "manifest.json")
     assert manifest["image"] == engine.images.get(image).id
     assert manifest["engine"]["source"]["kind"] == "local"

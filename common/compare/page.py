@@ -1,0 +1,84 @@
+"""The compare page: COMPARE.md, compare.csv and compare.html, the same bytes from the same runs."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from common.compare import html as compare_html
+from common.compare.sections import READING, sections
+from common.measure import page
+
+MARKDOWN, CSV, HTML = "COMPARE.md", "compare.csv", "compare.html"
+TITLE = "Rigs compared"
+COLUMNS = ("source", "rig", "run", "over", "what", "quantity", "arm", "place", "unit", "value",
+           "low", "high", "bounds", "verdict", "note", "labels")  # fmt: skip
+
+
+def write(found: Mapping[str, Any], out: Path) -> list[Path]:
+    """Write the three forms into `out`; returns their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    forms = {MARKDOWN: markdown(found), CSV: table(found), HTML: compare_html.render(found, TITLE)}
+    for name, text in forms.items():
+        (out / name).write_text(text, encoding="utf-8", newline="")
+    return [out / name for name in forms]
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    pieces = [f"# {TITLE}", "\n".join(f"- {said}" for said in found["answer"]), READING]
+    for section in sections(found):
+        pieces += [f"## {section.title}", section.text]
+        for one in section.tables:
+            rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row]
+                    for row in one.rows]  # fmt: skip
+            pieces += [f"{one.caption}:", page.table(list(one.head), rows)]
+    pieces.append("The same as one page with figures: compare.html; every figure, one a row: "
+                  "compare.csv. Made by `make compare`.")  # fmt: skip
+    return "\n\n".join(pieces) + "\n"
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """CSV, one row per figure: measured, published, and ratios; absent values are empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    labels = {run["run"]: "; ".join(run["labels"]) for run in found["runs"]}
+    for row in found["figures"]:
+        writer.writerow(_row("measured", row, labels=labels[row["run"]], bounds="95%"))
+    for row in found["published"]:
+        low, high = row["range"] or row["interval"] or (None, None)
+        note = "; ".join(
+            part for part in (row["title"], row["statement"], row["conditions"]) if part
+        )
+        writer.writerow(_row("published", row, low=low, high=high, note=note,
+                             bounds="range" if row["range"] else "95%"))  # fmt: skip
+        beside = row["beside"]
+        if beside:
+            known = {**row, **(beside["ratio"] or {}), "unit": "x", "run": beside["run"]}
+            writer.writerow(_row(
+                "measured/published", known, over=row["source"], arm=beside["arm"], bounds="95%",
+                value=beside["ratio"]["ratio"] if beside["ratio"] else None,
+                low=known.get("low"), high=known.get("high"),
+                note="; ".join(beside["refused"] or beside["labels"]),
+                verdict="refused" if beside["refused"] else None,
+            ))  # fmt: skip
+    for pair in found["pairs"]:
+        head = {"run": pair["first"], "over": pair["second"], "what": pair["what"], "unit": "x"}
+        if pair["refused"]:
+            writer.writerow(_row("ratio", head, verdict="refused",
+                                 note="; ".join(pair["refused"])))  # fmt: skip
+        for row in pair["ratios"]:
+            writer.writerow(_row(
+                "ratio", {**row, **head}, value=row["ratio"], bounds="95%",
+                verdict="refused" if row["refused"] else None,
+                note="; ".join(row["refused"]), labels="; ".join(pair["labels"]),
+            ))  # fmt: skip
+    return text.getvalue()
+
+
+def _row(source: str, row: Mapping[str, Any], **other: Any) -> dict[str, Any]:
+    known = {"source": source, **row, **other}
+    if known.get("low") is None and known.get("high") is None:
+        known["bounds"] = ""
+    return {key: known[key] for key in COLUMNS if known.get(key) is not None}

@@ -1,0 +1,154 @@
+"""Evidence: one finished run read back for comparing, and whether it is what was measured."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from common.compare import conditions
+from common.errors import RigError
+from common.kinds import report
+from common.kinds import rows as measured
+from common.known import chain
+from common.measure import log as summaries
+from common.measure import run, stats
+from common.rig import ROOT
+
+CHANGED = "changed after measuring: summary.json is not what the journal gives"
+QUICK = "quick: a look, not a result"
+KNOWN_ANSWER = conditions.KNOWN_ANSWER
+Speeds = Mapping[stats.Key, float]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run. Its figures are made anew from its journal, so a changed summary changes nothing."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    summary: dict[str, Any]
+    changed: bool
+    """whether the summary.json found beside the journal says something else"""
+    digest: str
+    """SHA-256 of the journal: the same samples are the same run"""
+
+    @property
+    def what(self) -> str:
+        return str(self.manifest["what"])
+
+    @property
+    def rig(self) -> str:
+        return str(self.manifest["rig"])
+
+    @property
+    def name(self) -> str:
+        return f"{self.rig}/{self.folder.name}"
+
+    @property
+    def quick(self) -> bool:
+        return bool(self.manifest.get("plan", {}).get("quick"))
+
+    @cached_property
+    def log(self) -> summaries.Log:
+        return summaries.Log(self.folder)
+
+    def speeds(self, arm: str) -> dict[str, dict[stats.Key, float]]:
+        """Place -> cell and round -> tokens per second, of one arm's greedy trials."""
+        speed = summaries.output_speed if self.what in BATCHES else summaries.decode_speed
+        found: dict[str, dict[stats.Key, float]] = {}
+        for trial in self.log.of_kind("greedy"):
+            if trial["arm"] == arm:
+                place = measured.place_of(self.what, self.log.cells[trial["cell"]])
+                found.setdefault(place, {})[trial["cell"], trial["round"]] = speed(trial)
+        return found
+
+    def answer(self) -> str:
+        return report.in_words(self.summary, self.manifest)
+
+    def labels(self) -> list[str]:
+        """What a reader must know beside any of its figures."""
+        found = [CHANGED] if self.changed else []
+        if self.quick:
+            found.append(QUICK)
+        harness = self.manifest["harness"]
+        if harness["dirty"] is not False:
+            found.append("measured with changed code" if harness["dirty"] else
+                         "the code that measured is not known")  # fmt: skip
+        settings = self.manifest.get("settings") or {}
+        if self.what == "cost":
+            found.append("random weights, acceptance set by hand")
+        elif settings.get("SPEC_SYNTH_RATES"):
+            found.append("acceptance was set by hand")
+        if self.what != "cost" and chain.chain_of(settings.get("MODEL", "")):
+            found.append(KNOWN_ANSWER)
+        change = (self.summary.get("drift") or {}).get("change")
+        if change is not None and abs(change) > conditions.DRIFT_SAID:
+            found.append(f"drift {change:+.1%}")
+        flags = self.summary.get("flags") or {}
+        for key, words in FLAGS.items():
+            if flags.get(key):
+                found.append(f"{flags[key]} {words}")
+        return found
+
+
+BATCHES = ("sweep", "longmixed")
+FLAGS = {"throttled": "trials while the card was throttled", "failed_attempts": "failed attempts",
+         "failed": "failed questions"}  # fmt: skip
+
+
+def read(folder: Path) -> Evidence:
+    """Raises RigError if `folder` is no finished run that this version can read."""
+    manifest = run.read_manifest(folder)
+    what = manifest.get("what")
+    if what not in report.KINDS:
+        raise RigError(f"{folder} is a run of kind {what!r}, which this version does not know; "
+                       "update this project, or leave the run out")  # fmt: skip
+    if not manifest.get("ended"):
+        raise RigError(f"{folder} is unfinished; continue it with RESUME=1, or leave it out")
+    told = _summary(folder, str(what))
+    try:
+        made = json.loads(json.dumps(report.summarise(folder)))
+        digest = hashlib.sha256((folder / run.JOURNAL).read_bytes()).hexdigest()
+        found = Evidence(folder, manifest, made, made != told, digest)
+        # Asked here, so that what is missing in a manifest is found where it can be said.
+        conditions.hardware(manifest)
+        found.labels()
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise RigError(f"{folder}: manifest and journal do not fit together "
+                       f"({type(error).__name__}: {error}); bring the whole folder again")\
+            from None  # fmt: skip
+    return found
+
+
+def _summary(folder: Path, what: str) -> dict[str, Any]:
+    path = folder / report.SUMMARY
+    try:
+        told = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RigError(f"{path} cannot be read: {error}; make it again: make report RUN={folder}") \
+            from None  # fmt: skip
+    version = told.get("schema")
+    if not report.schema(what, version).is_file():
+        raise RigError(f"{path} is of version {version!r}, which this version of the project does "
+                       "not know; update it, or leave the run out")  # fmt: skip
+    try:
+        report.check(told)
+    except jsonschema.ValidationError as error:
+        where = "/".join(str(part) for part in error.absolute_path) or "the whole file"
+        raise RigError(f"{path}: {where} is not as its schema says: {error.message[:200]}") \
+            from None  # fmt: skip
+    return told
+
+
+def finished() -> list[Path]:
+    """The finished runs of this repository's rigs that have a report."""
+    found = []
+    for path in sorted(ROOT.glob("*/benchmarks/runs/*")):
+        if (path / run.MANIFEST).is_file() and (path / report.SUMMARY).is_file():
+            found += [path] if run.read_manifest(path).get("ended") else []
+    return found

@@ -1,0 +1,190 @@
+"""Host: what this machine has and lacks for a rig, one check a line."""
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+
+import docker
+import psutil
+
+from common import places
+from common.engines.llamacpp import build, embedded, memory
+from common.errors import RigError
+from common.files import wanted
+from common.host import card as gpu
+from common.rig import Rig
+from common.serving import process
+
+ENGINE_GIB = {"source": 3.0, "embedded": 0.3}  # sources and objects of one build; the package
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor's report."""
+
+    name: str
+    state: str
+    """ok, lacks (the rig cannot run), or note (good to know)"""
+    text: str
+    fix: str = ""
+
+
+def ok(name: str, text: str) -> Check:
+    return Check(name, "ok", text)
+
+
+def examine(rig: Rig, runner: str) -> list[Check]:
+    """Every check for this rig; `runner` is host or docker."""
+    checks = [_python(), _engine(rig, runner), *_files(rig)]
+    if not build.CONTAINER.is_file():  # inside the image Docker was asked already
+        checks += _docker(rig, runner)
+    checks += _card(rig)
+    checks += [_disk(rig), _port(rig)]
+    return checks
+
+
+def _python() -> Check:
+    return ok("python", f"{platform.python_version()}, {os.cpu_count()} cores")
+
+
+def _engine(rig: Rig, runner: str) -> Check:
+    if runner == "docker":
+        return ok("engine", "comes with the image")
+    try:
+        return ok("engine", build.find(rig).title)
+    except RigError:
+        pass
+    if os.environ.get("LLAMA_SERVER"):
+        return Check("engine", "lacks", "LLAMA_SERVER names no program", "unset LLAMA_SERVER")
+    packaged = rig.engine == "embedded"
+    try:
+        if packaged:
+            embedded.check_platform()
+        else:
+            build.check_tools(rig)
+    except RigError as error:
+        problem, _, fix = str(error).partition("; ")
+        return Check("engine", "lacks", problem, fix)
+    state = "not fetched yet" if packaged else "not built yet"
+    takes = "34 MB, once" if packaged else "minutes, once"
+    return Check("engine", "note", state, f"make engine RIG={rig.name} ({takes})")
+
+
+def _files(rig: Rig) -> list[Check]:
+    checks = []
+    for file in wanted.wanted(rig):
+        if file.path.is_file():
+            size = file.path.stat().st_size / 2**20
+            checks.append(ok(file.role, f"{file.path} ({size:,.1f} MiB)"))
+        else:
+            target = "draft" if file.role == "drafter" else "model"
+            fix = f"make -C {rig.name} {target}"
+            checks.append(Check(file.role, "note", f"{file.path} is not here yet", fix))
+    return checks
+
+
+def _docker(rig: Rig, runner: str) -> list[Check]:
+    state = "lacks" if runner == "docker" else "note"
+    if shutil.which("docker") is None:
+        return [Check("docker", state, "not installed", "install Docker Engine (docs.docker.com)")]
+    try:
+        client = docker.from_env(timeout=10)
+        info = client.info()
+    except (docker.errors.DockerException, OSError) as error:
+        return [_docker_problem(state, str(error))]
+    checks = [ok("docker", f"engine {info['ServerVersion']}")]
+    if rig.backend == "cuda":
+        runtimes = set(info.get("Runtimes", {}))
+        devices = {device.get("Source") for device in info.get("DiscoveredDevices") or []}
+        if "nvidia" in runtimes or "cdi" in devices:
+            checks.append(ok("container toolkit", "the nvidia runtime is registered"))
+        else:
+            checks.append(
+                Check("container toolkit", state, "Docker has no nvidia runtime and no CDI device",
+                      "install nvidia-container-toolkit, then: "
+                      "sudo nvidia-ctk runtime configure --runtime=docker && "
+                      "sudo systemctl restart docker")
+            )  # fmt: skip
+    return checks
+
+
+def _docker_problem(state: str, error: str) -> Check:
+    if "Permission denied" in error or "PermissionError" in error:
+        fix = "sudo usermod -aG docker $USER, then log in again"
+        return Check("docker", state, "no permission on Docker's socket", fix)
+    return Check("docker", state, "Docker's engine does not answer", "sudo systemctl start docker")
+
+
+def _card(rig: Rig) -> list[Check]:
+    if rig.backend == "cpu":
+        need = memory.need_mib(rig)
+        free = psutil.virtual_memory().available / 2**20
+        return [ok("card", "not needed"), _room("memory", need, free)]
+    try:
+        card = gpu.find(rig)
+    except RigError as error:
+        fix = f"install the NVIDIA driver, or use the host with the {rig.gpu_name}"
+        return [Check("card", "lacks", str(error).rstrip("."), fix)]
+    assert card is not None
+    facts = card.describe()
+    checks = [
+        ok("card", f"{card.name}, compute capability {facts['compute_capability']}"),
+        _driver(rig, facts["driver"], facts["cuda"]),
+        _room("card memory", memory.need_mib(rig), card.memory_mib()[0]),
+    ]
+    if any(graphics for _pid, graphics in card.processes()):
+        checks.append(
+            Check("desktop", "note", "a desktop session draws on this card and will disturb speeds",
+                  "measure from a text console, or over SSH with nobody logged in")
+        )  # fmt: skip
+    return checks
+
+
+def _driver(rig: Rig, driver: str | None, cuda: str | None) -> Check:
+    text = f"{driver}, for CUDA up to {cuda}"
+    if cuda and rig.cuda_version and _pair(cuda) < _pair(rig.cuda_version):
+        fix = f"get a newer driver, or set CUDA_VERSION to {cuda} or older"
+        return Check("driver", "lacks", f"{text}; the rig builds for {rig.cuda_version}", fix)
+    return ok("driver", text)
+
+
+def _pair(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _room(name: str, need: float | None, free: float) -> Check:
+    if need is None:
+        return Check(name, "note", f"{free:,.0f} MiB free; need known once the files are here")
+    text = f"{free:,.0f} MiB free, about {need:,.0f} needed"
+    if free < need:
+        return Check(name, "lacks", text, "lower CTX_SIZE, or close what else uses it")
+    return ok(name, text)
+
+
+def _disk(rig: Rig) -> Check:
+    place = places.cache()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / 2**30
+    need = ENGINE_GIB[rig.engine]
+    if free < need and not _built(rig):
+        fix = "make room, or set GEMMA_RIGS_CACHE to a folder on another disk"
+        return Check("disk", "lacks", f"{free:.1f} GiB free, {need:g} for the engine", fix)
+    return ok("disk", f"{free:.1f} GiB free at {places.cache()}")
+
+
+def _built(rig: Rig) -> bool:
+    try:
+        return build.find(rig).server.is_file()
+    except RigError:
+        return False
+
+
+def _port(rig: Rig) -> Check:
+    try:
+        process.check_port(rig)
+    except RigError as error:
+        problem, _, fix = str(error).partition("; ")
+        return Check("port", "lacks", problem, fix)
+    return ok("port", f"{rig.port} on {rig.host} is free")

@@ -1,0 +1,89 @@
+"""The text of a bench-client report."""
+
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from common.kinds.bench_client.summary import MOST_RATE_ERROR, MOST_TTFT_MS, MOST_US, OURS
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+    """REPORT.md as text."""
+    plan, host, harness = manifest["schedule"], manifest["host"], manifest["harness"]
+    commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
+    versions = "".join(f", {name} {version}" for name, version in manifest["versions"].items())
+    parts = [
+        f"# Client cost, {manifest['started'][:10]}",
+        "" if summary["complete"] else "> **Unfinished**: this run was stopped.",
+        f"**{answer(summary)}**",
+        "## CPU per streamed chunk, in microseconds",
+        _costs(summary, manifest["clients"]),
+        "Median of the rounds, in brackets the lowest and highest. Ours is the whole of a batch "
+        "of requests in a process that has made one before: connecting, reading, parsing. A "
+        "peer's is what all its processes used between the first and the last text sent, without "
+        "its start and without its report.",
+        "## Distance from the truth",
+        _errors(summary),
+        "The truth is what the mock server did: from the moment the request reached its kernel to "
+        "just before it wrote the first and the last text. *Typical* is the median over requests "
+        "and rounds, *worst* the worst single request or round: on a busy host the client may "
+        "get no processor for a while.",
+        "## What was run",
+        f"Mock server: {plan['chunks']} text chunks a stream at {plan['rate']:g} a second, the "
+        f"first after {plan['ttft_s'] * 1000:g} ms. {manifest['rounds']} rounds, all clients in "
+        f"turn. {OURS} at commit {commit}{versions}. {host['cpu']}, {host['cores']} cores, Linux "
+        f"{host['kernel']}.",
+        *(f"Left out: {reason}." for reason in manifest["absent"].values()),
+        *(f"Some runs failed, the last because: {why}" for why in summary["failures"].values()),
+        "## Do it again",
+        f"```\ngit checkout {harness['commit'] or 'COMMIT'}\nmake bench-client\n```",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> str:
+    """The answer in one sentence."""
+    if summary["broken"]:
+        return "The client does not keep its limits: " + "; ".join(summary["broken"]) + "."
+    costs = [row["us_per_chunk"][OURS]["median"] for row in summary["rows"]]
+    shares = [
+        row["us_per_chunk"][OURS]["median"] / row["us_per_chunk"]["llama-benchy"]["median"]
+        for row in summary["rows"]
+        if row["us_per_chunk"].get("llama-benchy")
+    ]
+    beside = f", at most {max(shares):.0%} of llama-benchy's" if shares else ""
+    return (
+        f"The client costs {min(costs):.1f} to {max(costs):.1f} microseconds of CPU per chunk "
+        f"(limit {MOST_US:g}){beside}; TTFT within {MOST_TTFT_MS:g} ms and total rate within "
+        f"{MOST_RATE_ERROR:.1%} of the truth."
+    )
+
+
+def _costs(summary: dict[str, Any], clients: list[str]) -> str:
+    rows = []
+    for row in summary["rows"]:
+        cells = []
+        for name in clients:
+            cost = row["us_per_chunk"][name]
+            cells.append(
+                f"{cost['median']:.1f} ({cost['low']:.1f} to {cost['high']:.1f})"
+                if cost else "failed"
+            )  # fmt: skip
+        rows.append([row["streams"], *cells])
+    return tabulate(rows, ["streams", *clients], tablefmt="github", disable_numparse=True)
+
+
+def _errors(summary: dict[str, Any]) -> str:
+    rows = [
+        [
+            row["streams"],
+            f"{row['ttft_error_ms']:.3f}",
+            f"{row['worst_ttft_error_ms']:.3f}",
+            f"{row['rate_error']:.4%}",
+            f"{row['worst_rate_error']:.4%}",
+        ]
+        for row in summary["rows"]
+    ]
+    head = ["streams", "TTFT, typical ms", "worst ms", "total rate, typical", "worst"]
+    return tabulate(rows, head, tablefmt="github", disable_numparse=True)

@@ -1,0 +1,133 @@
+"""The summary and the text of a bench-repack report."""
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from common.kinds.bench_repack.plan import (
+    MAX_RATIO,
+    MAX_RESIDENT,
+    MIN_NUMPY_RATIO,
+    Figures,
+    Timing,
+    from_lines,
+)
+from common.measure import page, run
+from common.measure.log import significant
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of the report, from the run directory alone."""
+    manifest = run.read_manifest(folder)
+    figures = from_lines(run.read_lines(folder, run.JOURNAL))
+    return {
+        "schema": 1,
+        "what": manifest["what"],
+        "rig": manifest["rig"],
+        "complete": manifest["ended"] is not None,
+        "source_bytes": figures.source_bytes,
+        "threads": figures.threads,
+        "rounds": len(figures.exact),
+        "commands": _commands(figures),
+        "ratio": significant(figures.ratio),
+        "ratios": [significant(ratio) for ratio in figures.ratios],
+        "ratio_unsynced": significant(statistics.median(figures.ratios_unsynced)),
+        "numpy_ratio": significant(figures.numpy_ratio),
+        "resident": figures.resident,
+        "meets_targets": figures.meets_targets,
+    }
+
+
+def _commands(figures: Figures) -> list[dict[str, Any]]:
+    synced = [timing.seconds + timing.sync_seconds for timing in figures.quantize]
+    return [
+        _row("exact repack, whole command, output synced", figures.exact, figures),
+        _row("exact repack, without starting Python", [figures.inside_seconds], figures),
+        _row("llama-quantize --pure q4_0", figures.quantize, figures),
+        _row("llama-quantize, output synced", synced, figures),
+        _row("NumPy search (from a slice)", [figures.numpy_seconds], figures),
+    ]
+
+
+def _row(name: str, runs: list[Timing] | list[float], figures: Figures) -> dict[str, Any]:
+    """Medians over rounds of one command; what was not measured is None."""
+    timings = [found for found in runs if isinstance(found, Timing)]
+    walls = [found.seconds if isinstance(found, Timing) else found for found in runs]
+    seconds = statistics.median(walls)
+    cpu = statistics.median(found.cpu_seconds for found in timings) if timings else None
+    return {
+        "command": name,
+        "seconds": significant(seconds),
+        "cpu_seconds": significant(cpu),
+        "mb_per_s": significant(figures.source_bytes / seconds / 1e6),
+        "resident": max((found.resident for found in timings), default=None),
+    }
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+    """REPORT.md as text."""
+    ratios = summary["ratios"]
+    targets = [
+        ["wall over llama-quantize's, both until the output is on the disk",
+         f"{summary['ratio']:.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})",
+         f"at most {MAX_RATIO:g}"],
+        ["the same, its sync left out and ours not", f"{summary['ratio_unsynced']:.2f}", ""],
+        ["times faster than the plain NumPy search", f"{summary['numpy_ratio']:.1f}",
+         f"at least {MIN_NUMPY_RATIO:g}"],
+        ["most resident memory, MB", f"{summary['resident'] / 1e6:.0f}",
+         f"at most {MAX_RESIDENT / 1e6:.0f}"],
+    ]  # fmt: skip
+    host, commit = manifest["host"], (manifest["harness"]["commit"] or "unknown")[:12]
+    dirty = " with changes" if manifest["harness"]["dirty"] else ""
+    ran = [
+        ["weights", f"{summary['source_bytes']:,} bytes of bf16, random, of Gemma 4 E2B's layer "
+                    "sizes cut to two layers"],
+        ["threads, rounds", f"{summary['threads']}, {summary['rounds']}"],
+        ["llama-quantize", manifest["engine_title"]],
+        ["host", f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
+                 f"Linux {host['kernel']}"],
+        ["load before", f"{manifest['load']:.2f} processes ready to run, over the last minute"],
+        ["harness", f"commit {commit}{dirty}"],
+        ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
+    ]  # fmt: skip
+    pieces = [
+        f"# Exact repack: speed and memory, {manifest['started'][:10]}",
+        f"**{answer(summary, manifest)}**",
+        "## Result",
+        page.table(["", "measured", "wanted"], targets),
+        page.table(
+            ["command", "median s", "CPU s", "MB/s", "resident MB"],
+            [_shown(row) for row in summary["commands"]],
+        ),
+        "Both commands take turns on the same weights and cores, after one round that is not "
+        "counted. MB/s is of the bf16 weights. CPU time is of all threads, and steadier than wall "
+        "on a busy host.",
+        "## What was run",
+        page.table(["", ""], ran),
+        "## Do it again",
+        f"```\ngit checkout {manifest['harness']['commit'] or 'COMMIT'}\nmake bench-repack\n```\n\n"
+        "This page again from the files beside it: `make report RUN=` and this folder.",
+    ]
+    return "\n\n".join(pieces) + "\n"
+
+
+def _shown(row: dict[str, Any]) -> list[str]:
+    resident = row["resident"]
+    return [
+        row["command"],
+        page.number(row["seconds"], 2),
+        page.number(row["cpu_seconds"], 2),
+        f"{row['mb_per_s']:,.0f}",
+        "" if resident is None else f"{resident / 1e6:.0f}",
+    ]
+
+
+def answer(summary: dict[str, Any], _manifest: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    verdict = "all targets are met" if summary["meets_targets"] else "NOT all targets are met"
+    return (
+        f"The exact repack of {summary['source_bytes'] / 1e6:.0f} MB takes {summary['ratio']:.2f} "
+        f"times as long as llama-quantize with {summary['threads']} threads, is "
+        f"{summary['numpy_ratio']:.0f} times as fast as plain NumPy, and holds "
+        f"{summary['resident'] / 1e6:.0f} MB: {verdict}."
+    )

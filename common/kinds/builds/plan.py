@@ -1,0 +1,187 @@
+"""Builds: the rig's own engine beside another build of it, each with and without the drafter."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from common.engines.llamacpp import build as engine
+from common.engines.llamacpp.build import Engine
+from common.errors import RigError
+from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure import log as summaries
+from common.measure import stats
+from common.measure.log import BASELINE, Log, Trial, significant
+from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure.texts import SIX, prompts
+from common.rig import Rig
+from common.serving import client
+
+KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
+PREFIX = "other "
+"""how the names of the other build's arms begin"""
+
+
+def changes(rig: Rig) -> dict[str, str]:
+    """What the other build changes in the rig: its BUILDS_ settings that are not empty.
+
+    Raises RigError if that makes no other build.
+    """
+    settings = rig.settings()
+    found = {key: settings[f"BUILDS_{key}"] for key in KEYS if settings[f"BUILDS_{key}"]}
+    other = rig.variant(found)
+    same_cuda = rig.backend == "cpu" or other.cuda_version == rig.cuda_version
+    # A container has the engines it was built with, whatever ENGINE says.
+    same_kind = engine.CONTAINER.is_file() or other.engine == rig.engine
+    if same_kind and other.engine == "embedded" and not engine.CONTAINER.is_file():
+        raise RigError(
+            f"{rig.name}: the embedded engine is not compiled here, so BUILDS_CMAKE_EXTRA changes "
+            "nothing in it; set BUILDS_ENGINE=source, or ENGINE=source"
+        )
+    if same_kind and same_cuda and engine.cmake_flags(other) == engine.cmake_flags(rig):
+        raise RigError(
+            f"{rig.name}: the other build is the rig's own; set BUILDS_CUDA_VERSION, "
+            "BUILDS_CUDA_ARCHITECTURES, BUILDS_CMAKE_EXTRA or BUILDS_ENGINE to something else"
+        )
+    return found
+
+
+def check_place(rig: Rig, other: Rig) -> None:
+    """Raise RigError if this host cannot have both engines: it has one CUDA toolkit."""
+    two_cudas = rig.backend == "cuda" and other.cuda_version != rig.cuda_version
+    if two_cudas and not engine.OTHER.is_file():
+        raise RigError(
+            f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has "
+            "one; RUNNER=docker make builds makes an image of each"
+        )
+
+
+def check(other: Rig, own: Engine, second: Engine) -> None:
+    """Raise RigError unless `second` is the other build, of the same source as `own` if both are
+    compiled here."""
+    if not second.is_build(other):
+        raise RigError(
+            f"{second.server} is not the build that the BUILDS_ settings ask for; unset "
+            "LLAMA_SERVER, IMAGE and OTHER_IMAGE, and both are built as tpu.env says"
+        )
+    one_kind = own.embedded == second.embedded
+    if one_kind and own.info.get("source") != second.info.get("source"):
+        raise RigError(
+            f"the engines are not of one source: {own.title} and {second.title}; build both again "
+            "with make builds"
+        )
+
+
+def plan(rig: Rig, second: Engine, images: Mapping[str, str], quick: bool = False) -> Plan:
+    """Speed's six prompts, three greedy rounds and the drift check; quick as speed's.
+
+    images: the digests of the container images, if it runs in one.
+    """
+    texts = prompts(SIX)
+    names = list(texts)[: 3 if quick else None]
+    tokens = QUICK_TOKENS if quick else TOKENS
+    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
+    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
+    rounds.append(Round("drift", "drift", GREEDY))
+    inputs = {"images": dict(images)}
+    return Plan("builds", arms(rig, second), cells, rounds, quick, inputs=inputs, prompts=SIX)
+
+
+def arms(rig: Rig, second: Engine) -> list[Arm]:
+    """The rig's own build without drafter and as it is, then the other build likewise."""
+    drafts: dict[str, dict[str, str]] = {BASELINE: {"SPEC_TYPE": ""}}
+    if rig.drafts:
+        name = f"n={rig.spec_draft_n_max}" if rig.needs_drafter else str(rig.spec_type)
+        drafts[name.replace(",", "+")] = {}
+    found = [Arm(name, change) for name, change in drafts.items()]
+    other = changes(rig)
+    return found + [Arm(PREFIX + name, {**c, **other}, second) for name, c in drafts.items()]
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a builds report, from the run directory alone."""
+    log = Log(folder)
+    greedy = log.of_kind("greedy")
+    return {
+        **log.head(),
+        "builds": _builds(log.manifest),
+        "arms": [_arm(log, arm, greedy) for arm in log.arms],
+        "cells": [
+            _cell(cell, arm, greedy) for cell in log.cells for arm in log.arms if not _is_other(arm)
+        ],
+        "drift": log.drift(),
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "time": log.time(),
+    }
+
+
+def engines(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """engine.json of the rig's own build and of the other."""
+    return {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
+
+
+def _is_other(arm: str) -> bool:
+    return arm.startswith(PREFIX)
+
+
+def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two engines; `flags` are those that the other one has not."""
+    infos = engines(manifest)
+    flags = {build: info.get("cmake") or [] for build, info in infos.items()}
+    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
+    images = manifest["plan"]["inputs"]["images"]
+    return [
+        {
+            "build": build,
+            "cuda_version": info.get("cuda_version"),
+            "flags": [flag for flag in flags[build] if flag not in shared],
+            "compiler": (info.get("version") or [None])[-1],
+            "server_sha256": info.get("server_sha256"),
+            "image": images.get(build),
+        }
+        for build, info in infos.items()
+    ]
+
+
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+    """One arm: `speed_up` is over no drafter in the same build, `over_rig` over the rig's own build
+    with the same drafter."""
+    drafter = arm.removeprefix(PREFIX)
+    baseline = arm.removesuffix(drafter) + BASELINE
+    speeds, up, over, equal = summaries.speeds(greedy, arm), None, None, None
+    if arm != baseline:
+        up = summaries.speed_up(summaries.speeds(greedy, baseline), speeds)
+    if _is_other(arm):
+        over = summaries.speed_up(summaries.speeds(greedy, drafter), speeds)
+        equal = summaries.equal_replies(greedy, [drafter, arm])
+    own = [trial for trial in greedy if trial["arm"] == arm]
+    waits = [trial["samples"][0]["ttft_ms"] for trial in own]
+    waits = [wait for wait in waits if wait is not None]
+    return {
+        "arm": arm,
+        "build": "other" if _is_other(arm) else "rig",
+        "drafter": drafter,
+        "tokens_per_second": summaries.mean_speed(speeds),
+        "speed_up": up,
+        "over_rig": over,
+        "ttft_ms": significant(stats.geometric_mean(waits)) if waits else None,
+        "kept": summaries.kept(own),
+        "memory_mib": summaries.memory(
+            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
+        ),
+        "equal_rig": equal,
+    }
+
+
+def _cell(cell: str, drafter: str, greedy: list[Trial]) -> dict[str, Any]:
+    """One prompt with one drafter setting in both builds."""
+    own = [trial for trial in greedy if trial["cell"] == cell]
+    rig, other = summaries.speeds(own, drafter), summaries.speeds(own, PREFIX + drafter)
+    over = summaries.speed_up(rig, other)
+    return {
+        "cell": cell,
+        "drafter": drafter,
+        "rig": summaries.mean_speed(rig),
+        "other": summaries.mean_speed(other),
+        "over_rig": over["ratio"] if over else None,
+    }

@@ -1,0 +1,174 @@
+"""The text of a builds report."""
+
+from pathlib import Path
+from typing import Any
+
+from common.engines.llamacpp.build import Engine
+from common.kinds.builds import plan as builds
+from common.measure import figures, page
+from common.measure.log import BASELINE
+
+NAMES = {"rig": "the rig's own", "other": "the other"}
+VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+    """REPORT.md as text; draws the figure into `folder`."""
+    pieces = [
+        f"# Builds: {summary['rig']}, {manifest['started'][:10]}",
+        *page.warnings(summary, manifest),
+        f"**{answer(summary, manifest)}**",
+        "## Result",
+        _headline(summary),
+        "Speeds are the server's own timings, one request at a time, greedy. *Over own build* is "
+        "the other build's speed over the rig's own build's with the same drafter; *drafter's "
+        "speed-up* is over no drafter in the same build. Intervals are 95% over prompts. *Kept* "
+        "is accepted over drafted tokens.",
+        *_figure(summary, folder),
+        "## By prompt",
+        _by_prompt(summary),
+        *page.known_answer(summary),
+        "## Can this be trusted",
+        "\n".join([*page.trust(summary), *_equal(summary), page.time_line(summary["time"])]),
+        "## What was run",
+        _builds(summary, manifest),
+        "They are engines of two releases, made in two ways: the difference is that of both."
+        if _two_releases(manifest)
+        else "Both are built from the same source; flags that both have are left out.",
+        page.what_was_run(manifest),
+        "## Do it again",
+        page.reproduce(manifest),
+        "## Not measured",
+        "Long prompts and several requests at once, where a build may differ more: give the other "
+        "build's settings to `make longctx` or `make sweep`, such as "
+        f"`make longctx {_settings(manifest)}`. Other draft lengths, answer quality. What these "
+        "numbers would be on another card.",
+    ]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The answer in one or two sentences: which build is faster, and whether the drafter pays."""
+    where = page.hardware(manifest)
+    over = [arm for arm in summary["arms"] if arm["over_rig"]]
+    if not over:
+        return f"On {where}, the two builds have not both been measured yet."
+    told = ", ".join(
+        f"{VERDICTS[arm['over_rig']['verdict']]} {_with(arm['drafter'])} "
+        f"({page.ratio(arm['over_rig'])}, {page.interval(arm['over_rig'])})"
+        for arm in over
+    )
+    other = title(summary, manifest, "other")
+    text = f"On {where}, over the rig's own build the other ({other}) is {told}."
+    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
+    if not drafting:
+        return text
+    verdicts = ", ".join(
+        f"in {NAMES[arm['build']]} build {arm['drafter']} runs at {page.ratio(arm['speed_up'])} "
+        f"({arm['speed_up']['verdict']})"
+        for arm in drafting
+    )
+    return f"{text} Over no drafter, {verdicts}."
+
+
+def title(summary: dict[str, Any], manifest: dict[str, Any], build: str) -> str:
+    """What one build has that the other has not, in words."""
+    (found,) = (row for row in summary["builds"] if row["build"] == build)
+    if _two_releases(manifest):
+        return ", ".join([Engine(Path(), builds.engines(manifest)[build]).title, *found["flags"]])
+    cuda = [f"CUDA {found['cuda_version']}"] if found["cuda_version"] else []
+    return ", ".join([*cuda, *found["flags"]]) or "no flags of its own"
+
+
+def _two_releases(manifest: dict[str, Any]) -> bool:
+    """Whether one of the two engines is the embedded one."""
+    found = [Engine(Path(), info).embedded for info in builds.engines(manifest).values()]
+    return found[0] != found[1]
+
+
+def _with(drafter: str) -> str:
+    return "without drafter" if drafter == BASELINE else f"with {drafter}"
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    rows = []
+    for arm in summary["arms"]:
+        up, over = arm["speed_up"], arm["over_rig"]
+        rows.append([
+            NAMES[arm["build"]],
+            arm["drafter"],
+            page.number(arm["tokens_per_second"]),
+            page.ratio(over) if over else "1 (baseline)" if arm["build"] == "rig" else "",
+            page.interval(over),
+            page.percent(over["round_spread"]) if over else "",
+            VERDICTS[over["verdict"]] if over else "",
+            f"{page.ratio(up)} ({page.interval(up)})" if up else "",
+            up["verdict"] if up else "",
+            page.kept(arm["kept"]),
+            page.number(arm["ttft_ms"]),
+            page.memory(arm["memory_mib"]),
+        ])  # fmt: skip
+    head = ["build", "drafter", "tokens/s", "over own build", "95%", "spread", "build is",
+            "drafter's speed-up (95%)", "drafter is", "kept", "TTFT ms",
+            page.memory_title(summary["arms"])]  # fmt: skip
+    return page.table(head, rows)
+
+
+def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+    over = [
+        {"arm": _with(arm["drafter"]), "speed_up": arm["over_rig"]}
+        for arm in summary["arms"]
+        if arm["over_rig"]
+    ]
+    if not over:
+        return []
+    dots = [
+        {"arm": _with(cell["drafter"]), "speed_up": cell["over_rig"]} for cell in summary["cells"]
+    ]
+    figures.speed_up(folder / "figures" / "over_rig.svg", over, dots, "the rig's own build")
+    return ["![Speed-up of the other build over the rig's own](figures/over_rig.svg)"]
+
+
+def _by_prompt(summary: dict[str, Any]) -> str:
+    rows = [
+        [
+            cell["cell"],
+            cell["drafter"],
+            page.number(cell["rig"]),
+            page.number(cell["other"]),
+            f"{cell['over_rig']:.3f}" if cell["over_rig"] else "",
+        ]
+        for cell in summary["cells"]
+    ]
+    head = ["prompt", "drafter", "tokens/s, own build", "tokens/s, other", "over own build"]
+    return page.table(head, rows)
+
+
+def _equal(summary: dict[str, Any]) -> list[str]:
+    return [
+        f"- Equal text, {_with(arm['drafter'])}: {arm['equal_rig']['equal']} of "
+        f"{arm['equal_rig']['of']} greedy replies are the same in both builds."
+        for arm in summary["arms"]
+        if arm["equal_rig"] and arm["equal_rig"]["of"]
+    ]
+
+
+def _builds(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    rows = [
+        [
+            NAMES[row["build"]],
+            title(summary, manifest, row["build"]),
+            row["compiler"] or "unknown",
+            f"`{row['server_sha256']}`",
+            f"`{row['image']}`" if row["image"] else "none",
+        ]
+        for row in summary["builds"]
+    ]
+    return page.table(["build", "made with", "compiler", "SHA-256 of llama-server", "image"], rows)
+
+
+def _settings(manifest: dict[str, Any]) -> str:
+    """The other build's settings, as they are given on a command line."""
+    arms = manifest["plan"]["arms"]
+    (changes, *_) = (arms[name] for name in manifest["engines"])
+    return " ".join(f"{key}={value}" for key, value in changes.items() if key != "SPEC_TYPE")

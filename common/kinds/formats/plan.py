@@ -1,0 +1,125 @@
+"""Formats: the same drafter as exact Q4_0, Q8_0 and bf16, and others beside it."""
+
+from pathlib import Path
+from typing import Any
+
+from common import places
+from common.digest import sha256
+from common.errors import RigError
+from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS, cell_rows
+from common.known import chain
+from common.measure import log as summaries
+from common.measure.log import BASELINE, Log, Trial, equal_replies
+from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure.texts import SIX, prompts
+from common.rig import Rig
+from common.serving import client
+
+OTHERS = ("q8_0", "bf16")
+
+
+def files(rig: Rig) -> dict[str, str]:
+    """Arm -> drafter file: the rig's own, the same in the other formats, FORMATS_EXTRA's.
+
+    The known-answer pair's files are made where missing. Raises RigError for a rig without a
+    drafter file, a drafter whose name does not say q4_0, and a file that is missing.
+    """
+    own = rig.spec_draft_model
+    if not rig.drafts or not rig.needs_drafter or own is None:
+        raise RigError(f"{rig.name}: no drafter to compare formats of; set SPEC_DRAFT_MODEL")
+    if "-q4_0" not in Path(own).name:
+        raise RigError(f"SPEC_DRAFT_MODEL={own}: expected -q4_0 in its name, to name the others by")
+    found = {"Q4_0": own}
+    for kind in OTHERS:
+        found[kind.upper()] = other_name(own, kind)
+    for name in rig.formats_extra:
+        found[Path(name).stem] = name
+    if Path(own).name == chain.DRAFTER_NAME:
+        _make_known(own)
+    for arm, name in found.items():
+        if not places.model_file(name).is_file():
+            raise RigError(
+                f"the {arm} drafter {places.model_file(name)} is missing; make repack writes the "
+                "Q8_0 and BF16 files, those in FORMATS_EXTRA are yours to bring"
+            )
+    return found
+
+
+def other_name(name: str, kind: str) -> str:
+    """The file name of the same drafter in another format, such as q8_0."""
+    path = Path(name)
+    for ending in ("-q4_0-exact", "-q4_0"):
+        if ending in path.name:
+            return str(path.with_name(path.name.replace(ending, f"-{kind}")))
+    return name
+
+
+def _make_known(own: str) -> None:
+    for kind in OTHERS:
+        path = places.model_file(other_name(own, kind))
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            chain.write_drafter(path, chain.make_chain(), kind)
+
+
+def plan(rig: Rig, quick: bool = False) -> Plan:
+    """Speed's six prompts, three greedy rounds and the drift check; quick as speed's."""
+    texts = prompts(SIX)
+    names = list(texts)[: 3 if quick else None]
+    tokens = QUICK_TOKENS if quick else TOKENS
+    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
+    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
+    rounds.append(Round("drift", "drift", GREEDY))
+    drafters = files(rig)
+    arms = [Arm(BASELINE, {"SPEC_TYPE": ""})]
+    arms += [Arm(arm, {"SPEC_DRAFT_MODEL": name}) for arm, name in drafters.items()]
+    inputs = {"drafters": {arm: _describe(name) for arm, name in drafters.items()}}
+    return Plan("formats", arms, cells, rounds, quick, inputs=inputs, prompts=SIX)
+
+
+def _describe(name: str) -> dict[str, Any]:
+    path = places.model_file(name)
+    return {"name": path.name, "size": path.stat().st_size, "sha256": sha256(path)}
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a formats report, from the run directory alone."""
+    log = Log(folder)
+    greedy = log.of_kind("greedy")
+    drafters = log.manifest["plan"]["inputs"]["drafters"]
+    own, formats = next(iter(drafters)), list(drafters)[: 1 + len(OTHERS)]
+    return {
+        **log.head(),
+        "own": own,
+        "draft_length": int(log.manifest["settings"]["SPEC_DRAFT_N_MAX"]),
+        "arms": [_arm(log, arm, own, greedy) for arm in log.arms],
+        "cells": cell_rows(log, greedy),
+        "all_equal": equal_replies(greedy, formats),
+        "drift": log.drift(),
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "time": log.time(),
+    }
+
+
+def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
+    """One arm; `over_own` is its speed over the rig's own format's."""
+    speeds = summaries.speeds(greedy, arm)
+    up = over = None
+    if arm != BASELINE:
+        up = summaries.speed_up(summaries.speeds(greedy, BASELINE), speeds)
+    if arm not in (BASELINE, own):
+        over = summaries.speed_up(summaries.speeds(greedy, own), speeds)
+    return {
+        "arm": arm,
+        "file": log.manifest["plan"]["inputs"]["drafters"].get(arm),
+        "tokens_per_second": summaries.mean_speed(speeds),
+        "speed_up": up,
+        "over_own": over,
+        "kept": summaries.kept([trial for trial in greedy if trial["arm"] == arm]),
+        "memory_mib": summaries.memory(
+            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
+        ),
+        "equal_none": None if arm == BASELINE else equal_replies(greedy, [BASELINE, arm]),
+        "equal_own": None if arm in (BASELINE, own) else equal_replies(greedy, [own, arm]),
+    }

@@ -1,0 +1,114 @@
+"""The text of a formats report."""
+
+from pathlib import Path
+from typing import Any
+
+from common.measure import figures, page
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+    """REPORT.md as text; draws the figure into `folder`."""
+    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
+    pieces = [
+        f"# Drafter formats: {summary['rig']}, {manifest['started'][:10]}",
+        *page.warnings(summary, manifest),
+        f"**{answer(summary, manifest)}**",
+        "## Result",
+        _headline(summary),
+        f"Draft length {summary['draft_length']}. Speeds are the server's own timings, one request "
+        "at a time, greedy; the intervals are 95% over prompts. *Kept* is accepted over drafted "
+        "tokens. Memory is the largest over this arm's servers: *ready* before the first prompt, "
+        "*peak* in the trials. It holds the model too, so look at the differences.",
+        *_figure(drafting, summary, folder),
+        "## Same replies",
+        "\n".join(_equal(summary)),
+        "## By prompt",
+        page.by_prompt(summary["cells"], "drafter"),
+        *page.known_answer(summary),
+        "## Can this be trusted",
+        "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
+        "## What was run",
+        _files(summary),
+        page.what_was_run(manifest),
+        "## Do it again",
+        page.reproduce(manifest),
+        "## Not measured",
+        "Other draft lengths, the model's own format, long prompts, several requests at once, "
+        "answer quality. What these numbers would be on another card.",
+    ]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    arms = [arm for arm in summary["arms"] if arm["speed_up"]]
+    if not arms:
+        return f"On {page.hardware(manifest)}, no drafter has been measured yet."
+    told = ", ".join(
+        f"{arm['arm']} {page.ratio(arm['speed_up'])} ({arm['speed_up']['verdict']})" for arm in arms
+    )
+    equal = summary["all_equal"]
+    return (
+        f"On {page.hardware(manifest)}, at draft length {summary['draft_length']}, over no "
+        f"drafter: {told}; the replies are the same in all formats {equal['equal']} times of "
+        f"{equal['of']}."
+    )
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    rows = []
+    for arm in summary["arms"]:
+        up, over, file = arm["speed_up"], arm["over_own"], arm["file"]
+        ready, peak = _memory(arm["memory_mib"])
+        rows.append([
+            arm["arm"],
+            page.number(file["size"] / 1e6) if file else "",
+            page.number(arm["tokens_per_second"]),
+            page.ratio(up) if up else "1 (baseline)",
+            page.interval(up),
+            up["verdict"] if up else "",
+            f"{page.ratio(over)} ({page.interval(over)})" if over else "",
+            page.kept(arm["kept"]),
+            page.number(ready),
+            page.number(peak),
+        ])  # fmt: skip
+    unit = page.memory_title(summary["arms"])
+    head = ["drafter", "file MB", "tokens/s", "speed-up", "95%", "verdict",
+            f"over {summary['own']} (95%)", "kept", f"{unit}, ready", f"{unit}, peak"]  # fmt: skip
+    return page.table(head, rows)
+
+
+def _memory(found: dict[str, float | None]) -> tuple[float | None, float | None]:
+    """Memory at ready and at peak: of the card if there is one, else of the process."""
+    where = "process" if found["card_peak"] is None else "card"
+    return found[f"{where}_ready"], found[f"{where}_peak"]
+
+
+def _figure(drafting: list[dict[str, Any]], summary: dict[str, Any], folder: Path) -> list[str]:
+    if not drafting:
+        return []
+    figures.speed_up(folder / "figures" / "speed_up.svg", drafting, summary["cells"])
+    return ["![Speed-up over no drafter, per format](figures/speed_up.svg)"]
+
+
+def _equal(summary: dict[str, Any]) -> list[str]:
+    equal = summary["all_equal"]
+    lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} replies."]
+    for arm in summary["arms"]:
+        if arm["equal_own"]:
+            same = arm["equal_own"]
+            lines.append(f"- {arm['arm']} and {summary['own']}: {same['equal']} of {same['of']}.")
+    for arm in summary["arms"]:
+        if arm["equal_none"]:
+            same = arm["equal_none"]
+            lines.append(f"- {arm['arm']} and no drafter: {same['equal']} of {same['of']}.")
+    return lines
+
+
+def _files(summary: dict[str, Any]) -> str:
+    rows = [
+        [arm["arm"], arm["file"]["name"], f"{arm['file']['size']:,}", f"`{arm['file']['sha256']}`"]
+        for arm in summary["arms"]
+        if arm["file"]
+    ]
+    return page.table(["drafter", "file", "bytes", "SHA-256"], rows)

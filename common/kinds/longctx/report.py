@@ -1,0 +1,105 @@
+"""The text of a long-context report."""
+
+from pathlib import Path
+from typing import Any
+
+from common.measure import figures, page
+from common.measure.log import BASELINE
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+    """REPORT.md as text; draws the figure into `folder`."""
+    pieces = [
+        f"# Long context: {summary['rig']}, {manifest['started'][:10]}",
+        *page.warnings(summary, manifest),
+        f"**{answer(summary, manifest)}**",
+        "## Result",
+        _table(summary),
+        "Generation speed only, greedy, one request at a time; reading the prompt is not counted. "
+        "Speed-ups are over no drafter at the same depth, the interval is 95% over three tasks. "
+        "*Reused* is the part of the prompt that the server had read already.",
+        *_figure(summary, folder),
+        "## Where the gain is gone",
+        "\n".join(f"- {gone['arm']}: {in_words(gone)}." for gone in summary["gone"]),
+        "Straight lines between the measured depths; the interval is where the ends of the "
+        "speed-ups' intervals cross 1.",
+        *page.known_answer(summary),
+        *page.cells_wrong(summary),
+        *page.faults(summary),
+        "## Can this be trusted",
+        "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
+        "## What was run",
+        f"The document is {summary['document']['document']}, SHA-256 "
+        f"`{summary['document']['document_sha256']}`, cut to the exact number of tokens.",
+        page.what_was_run(manifest),
+        "## Do it again",
+        page.reproduce(manifest),
+        "## Not measured",
+        "Reading speed, several requests at once, answer quality at depth. What these numbers "
+        "would be on another card.",
+    ]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    where = page.hardware(manifest)
+    known = [gone for gone in summary["gone"] if gone["deepest"] is not None]
+    if not known:
+        return f"On {where}, nothing has been measured with a drafter yet."
+    told = "; ".join(f"{gone['arm']}: {in_words(gone)}" for gone in known)
+    return f"On {where}, how deep the drafter's gain reaches: {told}."
+
+
+def in_words(gone: dict[str, Any]) -> str:
+    """Where a gain is gone."""
+    if gone["deepest"] is None:
+        return "not measured"
+    deepest = f"{gone['deepest']:,.0f} tokens"
+    if gone["why"] == "never":
+        return f"no gain at any depth to {deepest}"
+    if gone["pays_to"] is None:
+        return f"no clear gain at any depth to {deepest}"
+    if gone["why"] == "holds":
+        if gone["pays_to"] == gone["deepest"]:
+            return f"still a gain at {deepest}, the deepest measured"
+        return f"a clear gain to {gone['pays_to']:,.0f} tokens, none that is sure at {deepest}"
+    low = "0" if gone["low"] is None else f"{gone['low']:,.0f}"
+    high = f"beyond {deepest}" if gone["high"] is None else f"{gone['high']:,.0f}"
+    return f"gone at about {gone['at']:,.0f} tokens (95%: {low} to {high})"
+
+
+def _table(summary: dict[str, Any]) -> str:
+    rows = []
+    for row in summary["rows"]:
+        up = row["speed_up"]
+        rows.append([
+            f"{row['depth']:,}",
+            row["arm"],
+            page.number(row["tokens_per_second"]),
+            page.ratio(up) if up else ("1 (baseline)" if row["arm"] == BASELINE else ""),
+            page.interval(up),
+            up["verdict"] if up else "",
+            page.kept(row["kept"]) if row["trials"] else "",
+            "" if row["reused"] is None else f"{row['reused']:,}",
+            page.memory(row["memory_mib"]),
+            str(row["trials"]),
+        ])  # fmt: skip
+    head = ["depth", "arm", "tokens/s", "speed-up", "95%", "verdict", "kept", "reused",
+            page.memory_title(summary["rows"]), "trials"]  # fmt: skip
+    return page.table(head, rows)
+
+
+def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+    series = {
+        gone["arm"]: [
+            (row["depth"], row["speed_up"])
+            for row in summary["rows"]
+            if row["arm"] == gone["arm"] and row["speed_up"]
+        ]
+        for gone in summary["gone"]
+    }
+    if not any(series.values()):
+        return []
+    figures.lines(folder / "figures" / "depth.svg", series, "tokens in front of the request")
+    return ["![Speed-up over no drafter by depth](figures/depth.svg)"]

@@ -1,0 +1,247 @@
+"""What `make tune` measures on a rig: the levers and their options, the prompts per workload."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import RigError
+from common.kinds.speed.plan import GREEDY
+from common.kinds.tune import course as tune
+from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
+from common.measure.loop import Cell, Plan, Round
+from common.measure.texts import Document, document, made, prompts
+from common.rig import Rig
+from common.serving import client
+from common.serving.tokenizer import Tokenizer
+
+PROMPTS = Path(__file__).with_name("prompts.yaml")
+
+TOKENS = 128
+DOCUMENT_TOKENS = 2000
+AT_ONCE = 8
+OWN_TEXT = 400  # characters before which each of many requests stands
+ROOM = 700  # tokens that each of many requests needs: its text, its task, its reply
+# Prompts before each decision, and rounds and prompts of the confirmation.
+LOOKS, PER_LOOK = 3, 4
+ROUNDS, PER_ROUND = 8, 2
+QUICK_TOKENS, QUICK_DOCUMENT_TOKENS = 48, 500
+QUICK_LOOKS, QUICK_PER_LOOK = 2, 3
+QUICK_ROUNDS, QUICK_PER_ROUND = 3, 1
+# The levers' options.
+P_MINS = ("0.5", "0.75")
+UBATCH_SIZES = (256, 1024)
+CACHE_TYPES = ("f16", "q8_0")
+BATCH_DEFAULT = 2048  # llama-server's own BATCH_SIZE
+BY_WORKLOAD = {"chat": (), "documents": ("batch",), "many": ("batch", "kv-layout")}
+Words = list[tuple[str, str]]
+
+
+def base(rig: Rig) -> Rig:
+    """The rig with the slots that its workload needs. Raises RigError if they do not fit."""
+    if rig.tune_for != "many":
+        return rig.variant({"PARALLEL": "1"})
+    at_once = rig.parallel or min(AT_ONCE, rig.sweep_parallel or AT_ONCE)
+    if rig.ctx_size // at_once < ROOM:
+        raise RigError(
+            f"{rig.name}: {at_once} slots of CTX_SIZE={rig.ctx_size} hold "
+            f"{rig.ctx_size // at_once} tokens each, TUNE_FOR=many needs {ROOM}; raise CTX_SIZE "
+            "or lower PARALLEL"
+        )
+    return rig.variant({"PARALLEL": str(at_once)})
+
+
+def levers(rig: Rig) -> dict[str, list[Changes]]:
+    """TUNE_LEVERS, or what suits the rig and workload, each with its options.
+
+    KV types are no default: they change what the model computes, so the text may change.
+    """
+    names = rig.tune_levers
+    if not names:
+        drafting = ("draft", "types") if _kinds(rig) else ()
+        sure = ("p-min",) if _with_file(rig) else ()
+        names = (*drafting, *sure, *BY_WORKLOAD[rig.tune_for])
+    return {name: OPTIONS[name](rig) for name in names}
+
+
+def _kinds(rig: Rig) -> tuple[str, ...]:
+    """The draft types to try: those that `speed` compares, else the rig's own."""
+    own = rig.spec_type or ("draft-mtp" if rig.spec_draft_model else None)
+    kinds = rig.speed_spec_types or ((own,) if own else ())
+    return tuple(kind for kind in kinds if rig.variant({"SPEC_TYPE": kind}).drafts)
+
+
+def _with_file(rig: Rig) -> bool:
+    """Whether a draft type to try reads a drafter file."""
+    return any(rig.variant({"SPEC_TYPE": kind}).needs_drafter for kind in _kinds(rig))
+
+
+def _draft(rig: Rig) -> list[Changes]:
+    """No drafter; each draft type, at each length if it has one."""
+    found: list[Changes] = [{"SPEC_TYPE": ""}]
+    for kind in _kinds(rig):
+        if rig.variant({"SPEC_TYPE": kind}).needs_drafter:
+            lengths = range(1, rig.tune_n_max + 1)
+            found += [{"SPEC_TYPE": kind, "SPEC_DRAFT_N_MAX": str(n)} for n in lengths]
+        else:
+            found.append({"SPEC_TYPE": kind})
+    return found
+
+
+def _types(rig: Rig) -> list[Changes]:
+    """Draft types joined to the best: guesses from text seen before need no file."""
+    joined = ("ngram-mod",) if _with_file(rig) else ("ngram-mod", "ngram-simple")
+    return [{"SPEC_TYPE": f"+{kind}"} for kind in joined]
+
+
+def _p_min(rig: Rig) -> list[Changes]:
+    """At the best length, and at the longest: p-min ends a draft early, so a longer one may pay."""
+    found: list[Changes] = [{"SPEC_DRAFT_P_MIN": ""}]
+    for value in P_MINS:
+        found.append({"SPEC_DRAFT_P_MIN": value})
+        found.append({"SPEC_DRAFT_P_MIN": value, "SPEC_DRAFT_N_MAX": str(rig.tune_n_max)})
+    return found
+
+
+def _batch(rig: Rig) -> list[Changes]:
+    """Sizes of one pass; BATCH_SIZE is raised where it would be smaller."""
+    found: list[Changes] = [{"UBATCH_SIZE": ""}]
+    for size in UBATCH_SIZES:
+        change = {"UBATCH_SIZE": str(size)}
+        if size > (rig.batch_size or BATCH_DEFAULT):
+            change["BATCH_SIZE"] = str(size)
+        found.append(change)
+    return found
+
+
+def _kv_layout(rig: Rig) -> list[Changes]:
+    return [{"KV_UNIFIED": "0" if rig.kv_unified == "1" else "1"}]
+
+
+def _kv_type(_rig: Rig) -> list[Changes]:
+    return [{"CACHE_TYPE_K": kind, "CACHE_TYPE_V": kind} for kind in CACHE_TYPES]
+
+
+OPTIONS: dict[str, Callable[[Rig], list[Changes]]] = {
+    "draft": _draft,
+    "types": _types,
+    "p-min": _p_min,
+    "batch": _batch,
+    "kv-layout": _kv_layout,
+    "kv-type": _kv_type,
+}
+
+
+def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> Plan:
+    """The plan for a rig that `base` made; documents need a tokenizer.
+
+    Raises RigError if there is nothing to try, or the document is too short.
+    """
+    about: dict[str, Any] = {"workload": rig.tune_for}
+    looks = (QUICK_LOOKS, QUICK_PER_LOOK) if quick else (LOOKS, PER_LOOK)
+    rounds = (QUICK_ROUNDS, QUICK_PER_ROUND) if quick else (ROUNDS, PER_ROUND)
+    choose = _words(f"{rig.tune_for}-{CHOOSE}-", looks[0] * looks[1])
+    confirm = _words(f"{rig.tune_for}-{CONFIRM}-", rounds[0] * rounds[1])
+    tokens = QUICK_TOKENS if quick else TOKENS
+    if rig.tune_for == "documents":
+        assert tokenizer is not None
+        source = document(rig)
+        about |= source.about()
+        length = QUICK_DOCUMENT_TOKENS if quick else DOCUMENT_TOKENS
+        texts = _behind(source, length, tokenizer, choose + confirm)
+        bodies = [[_body(text, tokens)] for text in texts]
+        if length + ROOM > rig.ctx_size:
+            raise RigError(f"{rig.name}: CTX_SIZE={rig.ctx_size} is too small for {length} tokens")
+    elif rig.tune_for == "many":
+        bodies = _many(rig.parallel or 1, choose, confirm, tokens)
+    else:
+        bodies = [[_body(text, tokens)] for _name, text in choose + confirm]
+    uses = [CHOOSE] * len(choose) + [CONFIRM] * len(confirm)
+    cells = [
+        Cell(name, asked, {"use": use})
+        for (name, _text), use, asked in zip(choose + confirm, uses, bodies, strict=True)
+    ]
+    names = [cell.name for cell in cells]
+    space = Space(
+        rig.settings(),
+        levers(rig),
+        _parts(names[: len(choose)], looks[1]),
+        _parts(names[len(choose) :], rounds[1]),
+    )
+    start = tune.replay(space, [])
+    if all(stage.skipped for stage in start.stages):
+        raise RigError(
+            f"{rig.name}: nothing to try; set SPEC_TYPE and SPEC_DRAFT_MODEL, SPEED_SPEC_TYPES or "
+            "TUNE_LEVERS"
+        )
+    return Plan(
+        "tune",
+        list(start.arms.values()),
+        cells,
+        _rounds(space),
+        quick,
+        mark_failures=True,
+        inputs={**about, **space.to_json()},
+        follow=lambda lines: tune.replay(space, lines).todo,
+        at_most=tune.at_most(space),
+        prompts=PROMPTS,
+    )
+
+
+def _rounds(space: Space) -> list[Round]:
+    """Every round that may come, for the manifest; which do is decided on the way."""
+    found = [
+        Round(f"{lever}-{index + 1}", CHOOSE, GREEDY, only=frozenset(cells))
+        for lever in space.levers
+        for index, cells in enumerate(space.looks)
+    ]
+    drift = Round(DRIFT, DRIFT, GREEDY, only=frozenset(space.looks[0]))
+    return [*found, *tune.confirm_rounds(space), drift]
+
+
+def _words(prefix: str, count: int) -> Words:
+    """So many cells' names and texts; where the file has fewer, they come again, numbered on."""
+    found = [
+        (name.removeprefix(prefix), text)
+        for name, text in prompts(PROMPTS).items()
+        if name.startswith(prefix)
+    ]
+    use = prefix.split("-")[1]
+    return [
+        (f"{use}-{index + 1}-{found[index % len(found)][0]}", found[index % len(found)][1])
+        for index in range(count)
+    ]
+
+
+def _body(text: str, tokens: int) -> dict[str, Any]:
+    """A request for exactly `tokens` tokens, so that every arm does the same work."""
+    return {**client.chat(text, tokens), "ignore_eos": True}
+
+
+def _behind(source: Document, tokens: int, tokenizer: Tokenizer, asked: Words) -> list[str]:
+    """Each task behind a part of the document of its own, of exact length."""
+    texts = []
+    for index, (name, words) in enumerate(asked):
+        start = len(source.text) * index // len(asked)
+        text = tokenizer.cut(source.text[start:], tokens)
+        if text is None:
+            raise RigError(f"the document ({source.origin}) is too short for {name}")
+        texts.append(f"{text}\n\n{words}")
+    return texts
+
+
+def _many(at_once: int, choose: Words, confirm: Words, tokens: int) -> list[list[dict[str, Any]]]:
+    """Batches of different requests, each before a made-up text of its own."""
+    batches: list[list[dict[str, Any]]] = []
+    for asked in (choose, confirm):
+        for index in range(len(asked)):
+            requests = []
+            for slot in range(at_once):
+                _name, words = asked[(index + slot) % len(asked)]
+                seed = 1000 * len(batches) + slot
+                requests.append(_body(f"{words}\n\n{made(seed, OWN_TEXT)}", tokens))
+            batches.append(requests)
+    return batches
+
+
+def _parts(names: Sequence[str], size: int) -> list[list[str]]:
+    return [list(names[start : start + size]) for start in range(0, len(names), size)]

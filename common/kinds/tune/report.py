@@ -1,0 +1,273 @@
+"""The text of a tune report."""
+
+from pathlib import Path
+from typing import Any
+
+from common.kinds.tune import apply as tune_apply
+from common.measure import figures, page
+
+LEVERS = {
+    "draft": "Draft length and type",
+    "types": "Draft types joined",
+    "p-min": "Least likelihood of a drafted token (SPEC_DRAFT_P_MIN)",
+    "batch": "Tokens per pass (UBATCH_SIZE)",
+    "kv-layout": "KV layout (KV_UNIFIED)",
+    "kv-type": "KV types (CACHE_TYPE_K, CACHE_TYPE_V)",
+}
+WORKLOADS = {
+    "chat": "short requests, one at a time",
+    "documents": "requests one at a time, each behind a document of its own of a few thousand "
+    "tokens, which is read anew",
+    "many": "short requests, {slots} at once",
+}
+
+
+def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+    """REPORT.md as text; draws the figures into `folder`."""
+    arms = {row["arm"]: row["changes"] for stage in summary["stages"] for row in stage["rows"]}
+    shown = {**manifest, "plan": {**manifest["plan"], "arms": arms}}
+    pieces = [
+        f"# Best setting for {summary['workload']}: {summary['rig']}, {manifest['started'][:10]}",
+        *page.warnings(summary, manifest),
+        *_overridden(manifest),
+        f"**{answer(summary, manifest)}**",
+        *_changes(summary),
+        "## Confirmed",
+        _confirmed(summary),
+        *_confirm_figure(summary, folder),
+        "## Everything that was tried",
+        _workload(summary),
+        *_figure(summary, folder),
+        *[part for stage in summary["stages"] for part in _stage(stage, _asked(summary))],
+        "## What was saved",
+        _effort(summary),
+        *page.known_answer(summary),
+        *page.cells_wrong(summary),
+        *_failed(summary),
+        "## Can this be trusted",
+        "\n".join([
+            "- The interval that decides is over rounds of the confirmation; each has its own "
+            "prompts and its own start of every server, and none is looked at before the last is "
+            "done. Without any true difference a change is recommended in about one run of forty.",
+            *page.trust(summary),
+            page.time_line(summary["time"]),
+        ]),
+        "## What was run",
+        page.what_was_run(shown),
+        "## Do it again",
+        page.reproduce(manifest),
+        "## Not measured",
+        _not_measured(summary),
+    ]  # fmt: skip
+    return "\n\n".join(part for part in pieces if part) + "\n"
+
+
+def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    found = summary["recommendation"]
+    where = f"On {page.hardware(manifest)}, for {summary['workload']}"
+    if not found["changes"]:
+        reason = found["reason"]
+        verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
+        return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}"
+    up = found["speed_up"]
+    settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
+    return (
+        f"{where}, set {settings} ({summary['winner']}): {page.ratio(up)} ({page.interval(up)}) "
+        f"the speed of the current setting ({summary['current']}), on prompts not used to choose "
+        "it."
+    )
+
+
+def _overridden(manifest: dict[str, Any]) -> list[str]:
+    ours = tune_apply.overridden(manifest["overridden"])
+    if not ours:
+        return []
+    return [
+        f"> **Not as tpu.env says**: {', '.join(ours)} came from the environment, so *current* is "
+        "that setting, and nothing can be written into tpu.env."
+    ]
+
+
+def _changes(summary: dict[str, Any]) -> list[str]:
+    changes = summary["recommendation"]["changes"]
+    if not changes:
+        return []
+    lines = "\n".join(f"{key}={value}" for key, value in changes.items())
+    text = (
+        f"In tpu.env:\n\n```\n{lines}\n```\n\n`make tune APPLY=1 RUN=` and this folder writes it."
+    )
+    if "CACHE_TYPE_K" in changes:
+        text += (
+            " Another KV type changes what the model computes, so the text may change: run "
+            "`make accuracy` before you rely on it."
+        )
+    return [text]
+
+
+def _workload(summary: dict[str, Any]) -> str:
+    what = WORKLOADS[summary["workload"]].format(slots=summary["slots"])
+    return (
+        f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
+        "of the last reply, reading the prompt included; greedy, replies of exact length. One "
+        "lever after the other, each on top of the best so far, which runs again beside its "
+        "options. A setting is dropped as soon as its 95% interval over prompts rules it out: "
+        "against the fastest, or against the best so far, where it cannot be worth 1% more. The "
+        "best so far is dropped when something is surely worth 1% more. Of what is left the "
+        "fastest wins; while the best so far is in, only a setting whose interval lies above it "
+        "and whose mean is 1% more."
+    )
+
+
+def _asked(summary: dict[str, Any]) -> str:
+    """What one cell is called."""
+    return "batches" if summary["workload"] == "many" else "prompts"
+
+
+def _stage(stage: dict[str, Any], asked: str) -> list[str]:
+    title = f"### {LEVERS[stage['lever']]}"
+    if stage["skipped"]:
+        return [title, f"Not tried: {stage['skipped']}."]
+    rows = []
+    for row in stage["rows"]:
+        up, dropped = row["speed_up"], row["dropped"]
+        fate = "kept to the end"
+        if row["arm"] == stage["best"]:
+            fate = "**best**"
+        elif dropped:
+            what = "failed" if dropped["failed"] else "dropped"
+            fate = f"{what} after {dropped['after']} {asked}: {_first_line(dropped['why'])}"
+        rows.append([
+            row["arm"],
+            str(row["prompts"]),
+            page.number(row["tokens_per_second"]),
+            page.ratio(up) if up else ("1" if row["arm"] == stage["over"] else ""),
+            page.interval(up),
+            page.kept(row["kept"]),
+            page.memory(row["memory_mib"]),
+            fate,
+        ])  # fmt: skip
+    head = ["setting", asked, "tokens/s", f"over {stage['over']}", "95%", "kept",
+            page.memory_title(stage["rows"]), "what became of it"]  # fmt: skip
+    return [title, page.table(head, rows)]
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _confirmed(summary: dict[str, Any]) -> str:
+    found = summary["confirm"]
+    if found is None:
+        if summary["winner"] is None:
+            return "Nothing is chosen yet."
+        if summary["complete"]:
+            return "There was nothing to confirm: the best is the current setting, no drafter."
+        return f"The best so far, {summary['winner']}, is not confirmed yet."
+    rows = []
+    for row in found["rows"]:
+        name = row["arm"]
+        roles = []
+        if name == summary["current"]:
+            roles.append("current")
+        if name == summary["winner"]:
+            roles.append("best found")
+        current, none = row["over_current"], row["over_none"]
+        rows.append([
+            name + (f" ({', '.join(roles)})" if roles else ""),
+            page.number(row["tokens_per_second"]),
+            page.ratio(current) if current else ("1" if name == summary["current"] else ""),
+            page.interval(current),
+            page.ratio(none) if none else "1",
+            page.interval(none),
+            page.kept(row["kept"]),
+            page.memory(row["memory_mib"]),
+        ])  # fmt: skip
+    head = ["setting", "tokens/s", "over current", "95%", "over no drafter", "95%", "kept",
+            page.memory_title(found["rows"])]  # fmt: skip
+    text = (
+        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
+        f"{found['rounds']} rounds. A change is recommended only if the whole interval over the "
+        "current setting lies above 1."
+    )
+    if found["rounds"] < found["of"]:
+        text += f" Not finished: {found['rounds']} of {found['of']} rounds."
+    if found["failed"]:
+        text += f" {summary['winner']} failed: {_first_line(found['failed'])}"
+    return f"{page.table(head, rows)}\n\n{text}"
+
+
+def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
+    found = summary["confirm"]
+    rows = [
+        {"arm": row["arm"], "speed_up": row["over_current"], "by_round": row["by_round"]}
+        for row in (found["rows"] if found else [])
+        if row["over_current"]
+    ]
+    if not rows:
+        return []
+    dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
+    path = folder / "figures" / "confirmed.svg"
+    figures.speed_up(path, rows, dots, "over what is set: mean and 95%; dots: rounds")
+    return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
+
+
+def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+    rows = [
+        {"arm": f"{stage['lever']}: {row['arm']}", "speed_up": row["speed_up"]}
+        for stage in summary["stages"]
+        for row in stage["rows"]
+        if row["speed_up"]
+    ]
+    if not rows:
+        return []
+    path = folder / "figures" / "tried.svg"
+    figures.speed_up(path, rows, [], "over the best so far: mean and 95%")
+    return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
+
+
+def _effort(summary: dict[str, Any]) -> str:
+    found = summary["effort"]
+    grid = f"{found['grid_settings']} settings in {found['grid_trials']} trials"
+    if found["grid_seconds"] is not None:
+        grid += f", about {_minutes(found['grid_seconds'])} at the same pace"
+    return (
+        f"{found['trials']} trials in {_minutes(found['seconds'])}, of which "
+        f"{found['choosing_trials']} in {_minutes(found['choosing_seconds'])} to choose. The full "
+        "grid, every option with every other, asked every choosing prompt and confirmed alike: "
+        f"{grid}. The same levers without dropping anything: {found['undropped_trials']} trials to "
+        "choose."
+    )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} minutes"
+
+
+def _failed(summary: dict[str, Any]) -> list[str]:
+    if not summary["failed"]:
+        return []
+    reasons = {(line["arm"], line["reason"]): None for line in summary["failed"]}
+    rows = [[arm, reason.replace("\n", "<br>")] for arm, reason in reasons]
+    return ["## Failed", page.table(["setting", "why"], rows)]
+
+
+def _not_measured(summary: dict[str, Any]) -> str:
+    text = (
+        "Combinations of levers other than those above: each lever was tried on top of the best "
+        "so far, so two that only help together can be missed. Other workloads than this one, "
+        "answer quality, energy. What the best would be on another card."
+    )
+    if summary["workload"] == "many":
+        slots = summary["slots"]
+        text += (
+            f" Other numbers of requests at once than {slots}; PARALLEL is no part of the change."
+        )
+    if any(stage["lever"] == "kv-type" and not stage["skipped"] for stage in summary["stages"]):
+        text += " Whether another KV type changes the answers: that is what `make accuracy` is for."
+    else:
+        text += (
+            " KV types: they change what the model computes, so they are tried only if TUNE_LEVERS "
+            "names them."
+        )
+    return text

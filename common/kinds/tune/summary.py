@@ -1,0 +1,198 @@
+"""What is made of a tune run: every setting tried, the confirmation, the recommendation."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.kinds.tune import course as tune
+from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
+from common.measure import log as summaries
+from common.measure import stats
+from common.measure.log import Log, Trial, output_speed, significant
+from common.measure.loop import Arm, Round
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a tune report, from the run directory alone."""
+    log = Log(folder)
+    space = tune.space_of(log.manifest)
+    course = tune.replay(space, log.lines)
+    log.arms = list(course.arms)
+    log.manifest["plan"]["arms"] = {name: dict(arm.changes) for name, arm in course.arms.items()}
+    inputs = log.manifest["plan"]["inputs"]
+    counted = log.of_kind(CHOOSE) + log.of_kind(CONFIRM)
+    return {
+        **log.head(),
+        "workload": inputs["workload"],
+        "document": {key: inputs[key] for key in ("document", "document_sha256") if key in inputs},
+        "slots": int(log.manifest["settings"]["PARALLEL"]),
+        "current": course.current.name,
+        "winner": course.winner.name if course.winner else None,
+        "stages": [_stage(log, stage) for stage in course.stages],
+        "confirm": _confirm(log, space, course),
+        "recommendation": recommendation(inputs["workload"], course),
+        "effort": _effort(log, space, course),
+        "failed": log.failed(),
+        "drift": log.drift(output_speed),
+        "flags": log.flags(),
+        "known_answer": log.known_answer(counted),
+        "cells_wrong": log.cells_wrong(counted),
+        "time": log.time(),
+    }
+
+
+def _stage(log: Log, stage: Stage) -> dict[str, Any]:
+    """One lever's arms, each over the best so far in the same rounds."""
+    names = {turn.name for turn in stage.rounds}
+    trials = [trial for trial in log.trials if trial["round"] in names]
+    unchanged = stage.arms[0].name
+    return {
+        "lever": stage.lever,
+        "over": unchanged,
+        "skipped": stage.skipped,
+        "best": stage.best.name if stage.best else None,
+        "rows": [] if stage.skipped else [_row(log, stage, arm, trials) for arm in stage.arms],
+    }
+
+
+def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any]:
+    unchanged = stage.arms[0].name
+    own = [trial for trial in trials if trial["arm"] == arm.name]
+    base = summaries.speeds(trials, unchanged, output_speed)
+    speeds = summaries.speeds(own, speed=output_speed)
+    return {
+        "arm": arm.name,
+        "changes": dict(arm.changes),
+        "prompts": len(own),
+        "tokens_per_second": summaries.mean_speed(speeds),
+        "speed_up": None if arm.name == unchanged else summaries.speed_up(base, speeds),
+        "kept": summaries.kept(own),
+        "memory_mib": summaries.memory(own, log.ready_memory(arm.name)),
+        "dropped": stage.dropped.get(arm.name),
+    }
+
+
+def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
+    """The arms of the confirmation, over the current setting and over no drafter."""
+    trials = log.of_kind(CONFIRM)
+    if not trials:
+        return None
+    rounds = tune.confirm_rounds(space)
+    journal = Journal(log.lines)
+    done = [turn for turn in rounds if all(journal.holds(turn, arm) for arm in course.confirming)]
+    if not done:
+        return None
+    speeds = {arm.name: journal.of(arm, done) for arm in course.confirming}
+    none = next((arm.name for arm in course.confirming if _is_none(space, arm)), None)
+    rows = []
+    for arm in course.confirming:
+        own = [trial for trial in trials if trial["arm"] == arm.name]
+        rows.append(
+            {
+                "arm": arm.name,
+                "tokens_per_second": summaries.mean_speed(speeds[arm.name]),
+                "over_current": over(speeds, course.current.name, arm.name),
+                "over_none": over(speeds, none, arm.name) if none else None,
+                "by_round": _by_round(speeds, course.current.name, arm.name, done),
+                "kept": summaries.kept(own),
+                "memory_mib": summaries.memory(own, log.ready_memory(arm.name)),
+            }
+        )
+    prompts = sum(len(turn.only or ()) for turn in done)
+    return {
+        "rounds": len(done),
+        "of": len(rounds),
+        "prompts": prompts,
+        "rows": rows,
+        "failed": course.failed,
+    }
+
+
+def _is_none(space: Space, arm: Arm) -> bool:
+    return not tune.drafts({**space.settings, **arm.changes})
+
+
+def over(
+    speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str
+) -> dict[str, Any] | None:
+    """An arm's speed-up over another in the confirmation; None over itself or if unmeasured."""
+    if base == arm or not speeds[base].keys() & speeds[arm].keys():
+        return None
+    found = tune.by_round(speeds[base], speeds[arm])
+    return _interval(found, stats.speed_up(speeds[base], speeds[arm]).round_spread)
+
+
+def _interval(up: stats.SpeedUp, spread: float | None) -> dict[str, Any]:
+    return {
+        "ratio": significant(up.ratio),
+        "low": significant(up.low),
+        "high": significant(up.high),
+        "round_spread": significant(spread),
+        "verdict": up.verdict,
+    }
+
+
+def _by_round(
+    speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str, rounds: Sequence[Round]
+) -> list[float | None]:
+    """The arm's speed over the current setting in each round."""
+    found = []
+    for turn in rounds:
+        ratios = [
+            speeds[arm][key] / speeds[base][key]
+            for key in speeds[arm].keys() & speeds[base].keys()
+            if key[1] == turn.name
+        ]
+        found.append(significant(stats.geometric_mean(sorted(ratios))) if ratios else None)
+    return found
+
+
+def recommendation(workload: str, course: Course) -> dict[str, Any]:
+    """What to set for the workload. No changes: leave the settings as they are."""
+    found: dict[str, Any] = {"workload": workload, "changes": {}, "speed_up": None}
+    if course.winner is None:
+        return {**found, "reason": "The run is not finished."}
+    current, winner, up = course.current.name, course.winner.name, course.confirmed
+    if winner == current:
+        return {**found, "reason": f"Nothing that was tried beats the current setting, {current}."}
+    if course.failed:
+        return {**found, "reason": f"The best found, {winner}, failed when it was to be confirmed."}
+    if up is None:
+        return {**found, "reason": f"The best found, {winner}, is not confirmed yet."}
+    figure = f"{up.ratio:.3f}x ({up.low:.3f} to {up.high:.3f}) the speed of {current}"
+    if not course.recommended:
+        reason = f"The best found, {winner}, is not surely faster on other prompts: {figure}."
+        return {**found, "reason": reason}
+    reason = f"{winner} ran at {figure} on prompts that were not used to choose it."
+    changes = dict(course.winner.changes)
+    return {**found, "changes": changes, "speed_up": _interval(up, None), "reason": reason}
+
+
+def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
+    """Trials and seconds spent, beside those of the full grid, confirmed in the same way.
+
+    The grid's seconds are its trials times what a trial took while choosing, starts included.
+    """
+    prompts = sum(len(cells) for cells in space.looks)
+    tried = [stage for stage in course.stages if not stage.skipped]
+    settings = len(tune.grid(space))
+    choosing = [line for line in log.lines if log.kinds[line["round"]] == CHOOSE]
+    seconds = {line["round"]: 0.0 for line in [*log.lines, *log.starts]}
+    for line in log.lines:
+        seconds[line["round"]] += line["end"] - line["start"]
+    for start in log.starts:
+        spent = start["ready_s"] + (start["checked_s"] or 0) + start["cooled_s"]
+        seconds[start["round"]] += spent
+    chosen_s = sum(spent for turn, spent in seconds.items() if log.kinds[turn] == CHOOSE)
+    each = chosen_s / len(choosing) if choosing else None
+    other, other_s = len(log.lines) - len(choosing), sum(seconds.values()) - chosen_s
+    return {
+        "trials": len(log.lines),
+        "choosing_trials": len(choosing),
+        "undropped_trials": prompts * sum(len(stage.arms) for stage in tried),
+        "seconds": significant(sum(seconds.values())),
+        "choosing_seconds": significant(chosen_s),
+        "grid_settings": settings,
+        "grid_trials": settings * prompts + other,
+        "grid_seconds": significant(settings * prompts * each + other_s) if each else None,
+    }

@@ -1,0 +1,345 @@
+"""Job: a measurement or a server that runs in the background, and is found again from anywhere.
+
+One folder a job, below `jobs` in the cache. Each file in it has one writer:
+job.json   what it is and which process (scripts/job.py)
+log        what the script says
+cancel     there if somebody asked it to end
+end.json   its exit code and when it ended (scripts/job.py)
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+import psutil
+
+from common import places
+from common.errors import RigError
+from common.measure import run
+from common.rig import ROOT, Rig
+from common.serving import process as server
+from common.serving import record as serving
+
+Kind = Literal[
+    "speed",
+    "longctx",
+    "sweep",
+    "longmixed",
+    "formats",
+    "cost",
+    "accuracy",
+    "identity",
+    "builds",
+    "tune",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SERVE = "serve"
+RECORD = "job.json"
+LOG = "log"
+CANCEL = "cancel"
+END = "end.json"
+KEPT = 100  # ended jobs of a rig whose logs are kept
+BEGIN_S = 30.0
+# Ctrl-C first: the run then keeps its journal, and its server is stopped in order.
+WAYS_TO_END = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+TAIL_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class Record:
+    """What job.json holds. `pid` is scripts/job.py, which leads a process group of its own."""
+
+    verb: str
+    rig: str
+    port: int
+    quick: bool
+    resume: bool
+    started: str
+    pid: int
+    created: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job, as its folder says."""
+
+    folder: Path
+    record: Record
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """scripts/job.py, or None if it has ended."""
+        return serving.process_of(self.record.pid, self.record.created)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As the shell has it; negative if a signal ended it. None: still running, or not noted."""
+        try:
+            return int(json.loads((self.folder / END).read_text())["code"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    @property
+    def state(self) -> str:
+        """running, finished, failed, cancelled, or lost (it is gone and left no exit code)."""
+        alive = self.process is not None  # looked at first: the exit code is noted before the end
+        code = self.exit_code
+        if code is None and alive:
+            return "running"
+        if code == 0:
+            return "finished"
+        if (self.folder / CANCEL).exists():
+            return "cancelled"
+        return "lost" if code is None else "failed"
+
+    @property
+    def ended(self) -> str | None:
+        try:
+            return str(json.loads((self.folder / END).read_text())["ended"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def log_lines(self, count: int) -> list[str]:
+        return tail(self.folder / LOG, count)
+
+    @property
+    def run_folder(self) -> Path | None:
+        """The run directory that it measures into, once it has said so."""
+        for line in reversed(self.log_lines(2000)):
+            if match := re.fullmatch(r"(?:measuring|continuing) into (.+)", line):
+                return ROOT / match[1]
+        return None
+
+    def trials(self) -> tuple[int, int | None]:
+        """Trials done, and in all as far as it has said."""
+        done, total = 0, None
+        for line in self.log_lines(2000):
+            if match := re.fullmatch(r"  (\d+) of (\d+) trials", line):
+                done, total = int(match[1]), int(match[2])
+        folder = self.run_folder
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                done = max(done, (folder / run.JOURNAL).read_bytes().count(b"\n"))
+        return (done, None) if total is None else (min(done, total), total)
+
+    def why_it_ended(self) -> str:
+        """The error it closed with, or its last lines."""
+        lines = self.log_lines(60)
+        errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+        said = lines[errors[-1] :] if errors else lines[-5:]
+        return "\n".join(said)[:4000] or "it said nothing"
+
+
+def tail(path: Path, count: int) -> list[str]:
+    """The last `count` lines of a file, as far as they lie in its last 256 KiB; [] without it."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    # A progress bar begins its line again and again; what counts is its last state.
+    lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n")]
+    return lines[:-1][-count:] if lines[-1] == "" else lines[-count:]
+
+
+def home(rig: Rig) -> Path:
+    return places.cache() / "jobs" / rig.name
+
+
+def of_rig(rig: Rig) -> list[Job]:
+    """Every job of the rig, the newest first."""
+    return _read_all(home(rig).glob(f"*/{RECORD}"))
+
+
+def running() -> list[Job]:
+    """The jobs of every rig that run now."""
+    found = _read_all((places.cache() / "jobs").glob(f"*/*/{RECORD}"))
+    return [job for job in found if job.state == "running"]
+
+
+def find(rig: Rig, name: str) -> Job:
+    """The rig's job of this id. Raises RigError if there is none; no path is made of `name`."""
+    for job in of_rig(rig):
+        if job.id == name:
+            return job
+    raise RigError(f"{rig.name} has no job {name!r}; list_jobs names those there are")
+
+
+def serve(rig: Rig) -> tuple[Job | None, bool]:
+    """Start `serve` in the background; returns its job, and whether the rig was served already.
+
+    A server that is starting counts as one. Without a job it was started in a terminal. Raises
+    RigError while something is measured, or if the port is taken.
+    """
+    with _alone():
+        mine = [job for job in running() if job.record.verb == SERVE and job.record.rig == rig.name]
+        if serving.find(rig) is not None or mine:
+            return (mine[0] if mine else None), True
+        _check_nothing_measured("so a server would disturb it")
+        server.check_port(rig)
+        return _start(rig, SERVE, False, False, {}), False
+
+
+def measure(
+    rig: Rig, kind: str, quick: bool, resume: bool, settings: Mapping[str, str] | None = None
+) -> Job:
+    """Start a measurement in the background; `settings` beat the rig's own.
+
+    Raises RigError if another runs, or if a server of this project has the port.
+    """
+    assert kind in KINDS
+    with _alone():
+        _check_nothing_measured("and two would disturb each other")
+        for job in running():
+            if job.record.port == rig.port:
+                raise RigError(
+                    f"{job.record.rig} is served on port {rig.port}, where {kind} starts its own "
+                    "servers; stop it first (stop_server)"
+                )
+        found = serving.find(rig)
+        if found is not None:
+            raise RigError(
+                f"{rig.name} is being served at {found.url}, where {kind} starts its own servers; "
+                "stop it first (stop_server)"
+            )
+        server.check_port(rig)
+        return _start(rig, kind, quick, resume, settings or {})
+
+
+def cancel(job: Job) -> None:
+    """End a job as Ctrl-C does, with force if it does not go. Nothing is done if it has ended.
+
+    Raises RigError if it belongs to another user, or will not go.
+    """
+    if job.process is None:
+        return
+    (job.folder / CANCEL).touch()
+    for number, patience in WAYS_TO_END:
+        try:
+            if job.process is not None:
+                os.killpg(job.record.pid, number)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            raise RigError(
+                f"process {job.record.pid} belongs to another user; end it there"
+            ) from None
+        if _gone(job, patience):
+            return
+    raise RigError(f"process {job.record.pid} does not end, even when killed")
+
+
+def note_start(folder: Path, rig: Rig, verb: str, quick: bool, resume: bool) -> None:
+    """Write job.json for the calling process."""
+    me = psutil.Process()
+    started = datetime.now().astimezone().isoformat(timespec="seconds")
+    record = Record(
+        verb, rig.name, rig.port, quick, resume, started, me.pid, me.create_time()
+    )  # fmt: skip
+    _write(folder / RECORD, asdict(record))
+
+
+def note_end(folder: Path, code: int) -> None:
+    """Write end.json."""
+    _write(folder / END, {"code": code, "ended": run.now()})
+
+
+def _write(path: Path, content: dict[str, object]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content) + "\n")
+    part.replace(path)
+
+
+def _read_all(records: Iterator[Path]) -> list[Job]:
+    found = []
+    for file in records:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found.append(Job(file.parent, Record(**json.loads(file.read_text()))))
+    # two may have started in one second
+    return sorted(found, key=lambda job: (job.record.started, job.record.created), reverse=True)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One start at a time on this host, whoever asks."""
+    folder = places.cache() / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _check_nothing_measured(why: str) -> None:
+    for job in running():
+        if job.record.verb != SERVE:
+            raise RigError(
+                f"{job.record.verb} of {job.record.rig} is being measured (job {job.id}), {why}; "
+                "wait for it (follow_job), or cancel it (cancel_job)"
+            )
+
+
+def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str, str]) -> Job:
+    """Start scripts/job.py in a session of its own; returns once it has written its record."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = home(rig) / f"{verb}-{stamp}-{secrets.token_hex(2)}"
+    folder.mkdir(parents=True)
+    _forget_old(rig)
+    command = [sys.executable, str(ROOT / "scripts" / "job.py"), str(folder), verb, str(rig.folder)]
+    # A job only measures: what tells a script to write into tpu.env is not handed on.
+    environment = {key: value for key, value in os.environ.items() if key not in ("APPLY", "RUN")}
+    environment |= {**settings, "QUICK": str(int(quick)), "RESUME": str(int(resume))}
+    with (folder / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+    limit = time.monotonic() + BEGIN_S
+    while time.monotonic() < limit and process.poll() is None:
+        if (folder / RECORD).is_file():
+            return _read_all(iter([folder / RECORD]))[0]
+        time.sleep(0.02)
+    if (folder / RECORD).is_file():  # it was quick to end
+        return _read_all(iter([folder / RECORD]))[0]
+    said = "\n".join(tail(folder / LOG, 5)) or "it said nothing"
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    raise RigError(f"{verb} could not be started: {said}")
+
+
+def _forget_old(rig: Rig) -> None:
+    for job in of_rig(rig)[KEPT:]:
+        if job.state != "running":
+            shutil.rmtree(job.folder, ignore_errors=True)
+
+
+def _gone(job: Job, patience: float) -> bool:
+    limit = time.monotonic() + patience
+    while job.process is not None:
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,118 @@
+"""Experience: what a rig's finished runs say about a workload."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from common.errors import RigError
+from common.kinds import report
+from common.mcp.answers import Finding, Recommendation
+from common.measure.run import SUMMARY, read_manifest
+from common.rig import Rig
+
+Workload = Literal["chat", "documents", "many"]
+# What was measured that speaks of a workload, the first kind first.
+KINDS: dict[Workload, tuple[str, ...]] = {
+    "chat": ("speed",),
+    "documents": ("longctx", "longmixed"),
+    "many": ("sweep", "longmixed"),
+}
+
+
+def recommend(rig: Rig, workload: Workload) -> Recommendation:
+    """The newest finished tune run's recommendation for this workload.
+
+    Without one, what the newest finished measurement of it found: then `changes` is None, since a
+    setting picked from a table was never tried on prompts that did not choose it.
+    """
+    for folder, summary in _finished(rig, "tune"):
+        told = summary.get("recommendation") or {}
+        if told.get("workload") == workload:
+            return Recommendation(
+                workload=workload,
+                run=folder.name,
+                changes=told["changes"],
+                speed_up=told["speed_up"],
+                findings=[],
+                reason=told["reason"],
+            )
+    for kind in KINDS[workload]:
+        for folder, summary in _finished(rig, kind):
+            findings = list(_findings(summary))
+            if findings:
+                return _found(workload, folder, summary, findings)
+    return Recommendation(
+        workload=workload,
+        run=None,
+        changes=None,
+        speed_up=None,
+        findings=[],
+        reason=f"nothing was measured yet that speaks of {workload}; start_measurement with tune "
+        f"finds the best setting, {KINDS[workload][0]} is the shorter look",
+    )
+
+
+def answer(folder: Path) -> str | None:
+    """The answer of a run's report in one sentence; None if it has none."""
+    try:
+        return report.answer(folder)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _found(
+    workload: Workload, folder: Path, summary: dict[str, Any], findings: list[Finding]
+) -> Recommendation:
+    quick = " It was a quick look." if summary["quick"] else ""
+    return Recommendation(
+        workload=workload,
+        run=folder.name,
+        changes=None,
+        speed_up=None,
+        findings=findings,
+        reason=f"{answer(folder)}{quick} No tune run of {workload} is there, which would "
+        "confirm a setting on prompts not used to choose it: start_measurement with tune",
+    )
+
+
+def _finished(rig: Rig, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Finished runs of a kind with their summaries: full ones before quick ones, newest first."""
+    found = []
+    for folder in rig.runs_folder.glob(f"*-{kind}-*"):
+        try:
+            manifest = read_manifest(folder)
+            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        except (RigError, OSError, ValueError):
+            continue
+        if manifest["what"] == kind and manifest["ended"]:
+            found.append((not summary.get("quick"), manifest["started"], folder, summary))
+    for _full, _when, folder, summary in sorted(found, key=lambda entry: entry[:3], reverse=True):
+        yield folder, summary
+
+
+def _findings(summary: dict[str, Any]) -> Iterator[Finding]:
+    """Every speed-up of a speed, longctx, sweep or longmixed summary."""
+    if summary["what"] == "speed":
+        for arm in summary["arms"]:
+            yield from _finding("short prompts", arm["arm"], arm["speed_up"])
+    elif summary["what"] == "longctx":
+        for row in summary["rows"]:
+            yield from _finding(f"{row['depth']} tokens deep", row["arm"], row["speed_up"])
+    else:
+        for row in summary["ratios"]:
+            for layout, up in row["drafter"].items():
+                where = f"{row['at_once']} at once, {row['kind']}"
+                yield from _finding(where, f"drafter, {layout}", up)
+
+
+def _finding(where: str, setting: str, up: dict[str, Any] | None) -> Iterator[Finding]:
+    if up is not None:
+        yield Finding(
+            where=where,
+            setting=setting,
+            speed_up=up["ratio"],
+            low=up["low"],
+            high=up["high"],
+            verdict=up["verdict"],
+        )

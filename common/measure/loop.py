@@ -1,0 +1,308 @@
+"""Plan, Arm, Cell, Round: what is measured, and the one loop that measures it."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common.engines.llamacpp import counters
+from common.engines.llamacpp.build import Engine
+from common.errors import RigError, StartError
+from common.host import card as gpu
+from common.measure.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
+from common.rig import Rig
+from common.serving import client
+from common.serving.process import Server
+
+REQUEST_LIMIT_S = 1800.0
+DEATH_S = 0.2  # a server that dies closes its connection a moment before it is gone
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One server configuration: the rig with some settings changed."""
+
+    name: str
+    changes: Mapping[str, str]
+    engine: Engine | None = None
+    """the llama-server it runs on; None: the rig's own"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One thing asked of every arm: requests that are sent at once."""
+
+    name: str
+    bodies: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """what the summary needs to know of it, such as its depth"""
+    infeasible: str | None = None
+    """why it cannot be asked at all, such as a depth beyond the context"""
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell for the manifest: its requests by length and digest, not by text."""
+        requests = []
+        for body in self.bodies:
+            prompt = str(body["messages"][-1]["content"])
+            data = prompt.encode()
+            requests.append(
+                {
+                    "characters": len(prompt),
+                    "bytes": len(data),
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "max_tokens": body["max_tokens"],
+                }
+            )
+        return {**self.about, "infeasible": self.infeasible, "requests": requests}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass over the arms. `sampling` is added to every request."""
+
+    name: str
+    kind: str
+    """greedy, sampled or drift"""
+    sampling: Mapping[str, Any]
+    descending: bool = False
+    """whether the cells are asked in reverse"""
+    only: frozenset[str] | None = None
+    """the names of the cells asked in this round; None: all"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole measurement. The drift round repeats the first arm of the first round."""
+
+    what: str
+    arms: Sequence[Arm]
+    cells: Sequence[Cell]
+    rounds: Sequence[Round]
+    quick: bool = False
+    request_limit_s: float = REQUEST_LIMIT_S
+    mark_failures: bool = False
+    """go on after a failed trial and mark it, instead of stopping"""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """what else it was made from, such as a document's digest; a resumed run must match"""
+    attached: Mapping[str, str] = field(default_factory=dict)
+    """files (name to text) put beside the manifest: what the summary needs and it cannot hold"""
+    deaths_allowed: int | None = None
+    """stop all the same when so many servers have died; None: never, if failures are marked"""
+    prompts: Path | None = None
+    """the file of what it asks, whose digest goes into the manifest"""
+    follow: Callable[[Sequence[Mapping[str, Any]]], list[tuple[Round, Arm]]] | None = None
+    """for a plan that decides as it goes: the journal's lines -> the next rounds and arms in
+    measuring order, none at the end. An arm whose server does not come up is then marked as failed
+    in the journal, for the plan to drop"""
+    at_most: int | None = None
+    """how many trials it can come to, where that is not known beforehand"""
+
+    def asked(self, turn: Round) -> list[Cell]:
+        """The cells of one round, in the order they are asked."""
+        cells = [
+            cell
+            for cell in self.cells
+            if cell.infeasible is None and (turn.only is None or cell.name in turn.only)
+        ]
+        return cells[::-1] if turn.descending else cells
+
+    def course(self, journal: Callable[[], list[dict[str, Any]]]) -> Iterator[tuple[Round, Arm]]:
+        """Rounds and arms in measuring order; a plan that decides as it goes reads the journal."""
+        blocks = self.follow(journal()) if self.follow else self.blocks()
+        while blocks:
+            yield from blocks
+            before, blocks = blocks, self.follow(journal()) if self.follow else []
+            assert blocks != before, "what was just measured is asked for again"
+
+    def blocks(self) -> list[tuple[Round, Arm]]:
+        """Rounds and arms in measuring order, as far as they are known beforehand. The order of
+        arms rotates from round to round."""
+        if self.follow:
+            return self.follow([])
+        order = []
+        for index, turn in enumerate(self.rounds):
+            if turn.kind == "drift":
+                order.append((turn, self.arms[0]))
+                continue
+            first = index % len(self.arms)
+            order += [(turn, arm) for arm in [*self.arms[first:], *self.arms[:first]]]
+        return order
+
+    def to_json(self) -> dict[str, Any]:
+        attached = {
+            name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.attached.items()
+        }
+        return {
+            "arms": {arm.name: dict(arm.changes) for arm in self.arms},
+            "cells": {cell.name: cell.to_json() for cell in self.cells},
+            "order": [[turn.name, arm.name] for turn, arm in self.blocks()],
+            "rounds": {
+                turn.name: {"kind": turn.kind, "sampling": dict(turn.sampling)}
+                for turn in self.rounds
+            },
+            "quick": self.quick,
+            "inputs": {**self.inputs, **attached},
+        }
+
+
+def measure(
+    plan: Plan, rig: Rig, engine: Engine, run: Run, show: Callable[[int, str], None]
+) -> None:
+    """Measure every trial that the journal does not hold yet, on `engine` where an arm has none.
+
+    `show` gets the number of trials just finished and a word on what is going on. At the first
+    failed request or server raises RigError, with everything before it in the journal; or, if the
+    plan marks failures, notes the reason, starts the server again if need be, and goes on.
+    """
+    card = gpu.find(rig)
+    done = {
+        (line["round"], line["arm"], line["cell"])
+        for line in read_lines(run.folder, JOURNAL)
+        if plan.mark_failures or not line["failed"]
+    }
+    deaths = 0
+    starts = read_lines(run.folder, STARTS)
+    first_temperature = starts[0]["temperature_c"] if starts else None
+    with gpu.Telemetry(card, run.folder / TELEMETRY) as telemetry:
+        for turn, arm in plan.course(lambda: read_lines(run.folder, JOURNAL)):
+            cells = plan.asked(turn)
+            todo = [cell for cell in cells if (turn.name, arm.name, cell.name) not in done]
+            show(len(cells) - len(todo), f"{turn.name}, {arm.name}")
+            while todo:
+                temperature, cooled_s = gpu.cool_down(card, first_temperature)
+                first_temperature = first_temperature or temperature
+                log = run.logs / f"{turn.name}-{arm.name}.log".replace(" ", "_")
+                own = arm.engine or engine
+                try:
+                    with Server(rig.variant(arm.changes), own, log, measuring=True) as server:
+                        run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
+                        todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
+                        deaths += not server.alive
+                except StartError as error:
+                    if plan.follow is None:
+                        raise
+                    for cell in todo:
+                        run.append(JOURNAL, {**_blank(turn, arm, cell), "failed": str(error)})
+                        show(1, f"{turn.name}, {arm.name} does not start")
+                    todo = []
+                if deaths == plan.deaths_allowed:
+                    raise RigError(
+                        f"llama-server has ended {deaths} times, last in {turn.name} of "
+                        f"{arm.name}; see {log}. Replies are kept, continue with RESUME=1"
+                    )
+
+
+def _measure_cells(
+    plan: Plan,
+    turn: Round,
+    arm: Arm,
+    todo: list[Cell],
+    server: Server,
+    telemetry: gpu.Telemetry,
+    run: Run,
+    show: Callable[[int, str], None],
+) -> list[Cell]:
+    """Measure cells on one server; returns those that are left if it died and was marked."""
+    for index, cell in enumerate(todo):
+        trial = _trial_or_death(plan, turn, arm, cell, server, telemetry)
+        run.append(JOURNAL, trial)
+        show(1, f"{turn.name}, {arm.name}, {cell.name}")
+        if trial["failed"] is None:
+            continue
+        if not plan.mark_failures:
+            raise RigError(f"{trial['failed']}; earlier trials are kept, continue with RESUME=1")
+        if not server.alive:
+            return todo[index + 1 :]
+    return []
+
+
+def _start(
+    turn: Round,
+    arm: Arm,
+    server: Server,
+    temperature: int | None,
+    cooled_s: float,
+    card: gpu.Card | None,
+) -> dict[str, Any]:
+    return {
+        "round": turn.name,
+        "arm": arm.name,
+        "ready_s": server.ready_s,
+        "checked_s": server.check.wall_ms / 1000 if server.check and server.check.wall_ms else None,
+        "cooled_s": cooled_s,
+        "temperature_c": temperature,
+        "command": server.command,
+        "memory_ready_mib": _memory(server, card),
+    }
+
+
+def _memory(server: Server, card: gpu.Card | None) -> dict[str, float | None]:
+    """Memory in MiB: of the process, and used on the whole card."""
+    process = server.memory_mib() or {}
+    return {
+        "process": process.get("now"),
+        "process_peak": process.get("peak"),
+        "card": card.sample().memory_mib if card else None,
+    }
+
+
+def _trial_or_death(
+    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
+) -> dict[str, Any]:
+    """The trial; if the server ended meanwhile, its `failed` holds the log's last lines."""
+    try:
+        trial = _trial(plan, turn, arm, cell, server, telemetry)
+        failed = trial["failed"]
+    except RigError as error:
+        failed = str(error)
+        trial = _blank(turn, arm, cell)
+    if failed is None:
+        return trial
+    what = f"{cell.name} of {arm.name}, {turn.name} failed: {failed}"
+    time.sleep(DEATH_S)
+    if not server.alive:
+        return {**trial, "failed": str(server.death(f"{what}; llama-server has ended"))}
+    return {**trial, "failed": what}
+
+
+def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
+    """A trial that gave nothing."""
+    now = round(time.time(), 3)
+    return {
+        "round": turn.name,
+        "arm": arm.name,
+        "cell": cell.name,
+        "start": now,
+        "end": now,
+        "failed": None,
+        "counters": None,
+        "memory_mib": None,
+        "throttles": [],
+        "samples": [],
+    }
+
+
+def _trial(
+    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
+) -> dict[str, Any]:
+    """Send one cell's requests and return the journal line."""
+    bodies = [{**body, **turn.sampling} for body in cell.bodies]
+    url = server.rig.url
+    before = counters.read(url)
+    start = time.time()
+    replies = client.ask(url, bodies, plan.request_limit_s)
+    end = time.time()
+    failed = [reply.error for reply in replies if reply.error]
+    during = telemetry.during(start, end)
+    return {
+        **_blank(turn, arm, cell),
+        "start": round(start, 3),
+        "end": round(end, 3),
+        "failed": failed[0] if failed else None,
+        "counters": None if failed else (counters.read(url) - before).to_json(),
+        "memory_mib": _memory(server, telemetry.card),
+        "throttles": sorted({reason for sample in during for reason in sample.throttles}),
+        "samples": [reply.to_json() for reply in replies],
+    }

@@ -1,0 +1,212 @@
+"""Pieces that every report has: tables, numbers, the host, how to do it again."""
+
+from typing import Any
+
+from tabulate import tabulate
+
+from common.known import chain
+
+
+def hardware(manifest: dict[str, Any]) -> str:
+    card = manifest["card"]
+    return f"an {card['name']}" if card else f"a CPU ({manifest['host']['cpu']}, not run on a card)"
+
+
+def what_was_run(manifest: dict[str, Any]) -> str:
+    """Engine, files, card, host and settings, as a table and a list."""
+    host, card, harness = manifest["host"], manifest["card"], manifest["harness"]
+    commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
+    rows = [
+        ["engine", manifest["engine_title"]],
+        *[[role, f"{file['name']}, {file['size']:,} bytes, SHA-256 `{file['sha256']}`"]
+          for role, file in manifest["files"].items()],
+        ["card", f"{card['name']}, driver {card['driver']}, CUDA {card['cuda']}, "
+                 f"{card['memory_mib']} MiB, {card['power_limit_w']} W" if card else "none"],
+        ["host", f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
+                 f"Linux {host['kernel']}"],
+        ["harness", f"commit {commit}"],
+        ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
+    ]  # fmt: skip
+    arms = "\n".join(
+        f"- {name}: " + (", ".join(f"`{k}={v}`" for k, v in changes.items()) or "the rig as it is")
+        for name, changes in manifest["plan"]["arms"].items()
+    )
+    return f"{table(['', ''], rows)}\n\nArms differ from the rig in:\n\n{arms}"
+
+
+def reproduce(manifest: dict[str, Any]) -> str:
+    settings = " ".join(
+        f"{key}={manifest['settings'][key]}"
+        for key in manifest["overridden"]
+        if key not in ("PORT", "HOST")
+    )
+    quick = " QUICK=1" if manifest["plan"]["quick"] else ""
+    target = f"make -C {manifest['rig']} {manifest['what']}{quick}"
+    commit = manifest["harness"]["commit"] or "COMMIT"
+    return (
+        f"```\ngit checkout {commit}\n{target}{' ' + settings if settings else ''}\n```\n\n"
+        "This page again from the files beside it: `make report RUN=` and this folder."
+    )
+
+
+def time_line(times: dict[str, Any]) -> str:
+    text = (
+        f"- Time: {times['server_start_s']:.0f} s starting servers, {times['requests_s']:.0f} s in "
+        f"requests, {times['cool_down_s']:.0f} s cooling down"
+    )
+    if times["wall_s"] is None:
+        return text + "."
+    other = times["wall_s"] - times["server_start_s"] - times["requests_s"] - times["cool_down_s"]
+    return (
+        text + f", {other:.1f} s on everything else ({other / times['wall_s']:.1%} of the whole)."
+    )
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    return tabulate(rows, head, tablefmt="github", disable_numparse=True)
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def ratio(up: dict[str, Any]) -> str:
+    return f"{up['ratio']:.3f}x"
+
+
+def interval(up: dict[str, Any] | None) -> str:
+    if up is None or up["low"] is None:
+        return "" if up is None else "no interval"
+    return f"{up['low']:.3f} to {up['high']:.3f}"
+
+
+def kept(kept: dict[str, Any] | None) -> str:
+    return "absent" if kept is None else f"{kept['share']:.3f}"
+
+
+def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+    """What a reader must know before the answer."""
+    found = []
+    if summary["quick"]:
+        found.append(
+            "> **Quick run**: few prompts, short replies, one round. A look, not a result."
+        )
+    if not summary["complete"]:
+        found.append("> **Unfinished**: this run was stopped; continue it with `RESUME=1`.")
+    if manifest["settings"].get("SPEC_SYNTH_RATES") and manifest["what"] != "cost":
+        found.append(
+            "> **Acceptance was set**: SPEC_SYNTH_RATES accepts drafted tokens whatever they say, "
+            "so kept and text are not the model's."
+        )
+    if chain.chain_of(manifest["settings"]["MODEL"]) and manifest["what"] != "cost":
+        found.append(
+            "> **Known-answer pair**: made-up weights without any training. Its kept share is "
+            "known in advance and checks the measuring; its speeds say nothing about Gemma."
+        )
+    return found
+
+
+def known_answer(summary: dict[str, Any]) -> list[str]:
+    """Expected beside measured counts; nothing for a model whose answer is not known."""
+    if summary["known_answer"] is None:
+        return []
+    rows = []
+    for line in summary["known_answer"]:
+        expected, own = line["expected"], line["measured"]
+        rows.append([
+            line["arm"],
+            f"{expected['accepted']} of {expected['drafted']}",
+            f"{own['accepted']} of {own['drafted']}" if own else "absent",
+            ", ".join(map(str, expected["accepted_per_pos"])),
+            ", ".join(map(str, own["accepted_per_pos"])) if own else "absent",
+            "yes" if line["equal"] else "NO",
+        ])  # fmt: skip
+    head = ["arm", "kept, expected", "kept, measured", "per position, expected",
+            "per position, measured", "equal"]  # fmt: skip
+    text = (
+        "The pair's tokens follow a known chain, so what is kept can be worked out without a "
+        "model. Every figure must be equal, not close."
+    )
+    return ["## Known answer", table(head, rows), text]
+
+
+def cells_wrong(summary: dict[str, Any]) -> list[str]:
+    """Whether every single trial kept what the known-answer pair must keep."""
+    if summary["cells_wrong"] is None:
+        return []
+    if not summary["cells_wrong"]:
+        return ["Checked trial by trial as well: in every one, kept is exactly the known value."]
+    return [f"Cells whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
+
+
+def drift(summary: dict[str, Any]) -> str:
+    """How far the first arm moved when it was measured again at the end."""
+    found = summary["drift"]
+    if found["change"] is None:
+        return "- Drift: not measured."
+    return (
+        f"- Drift: the first arm ({found['arm']}), repeated at the end, moved by "
+        f"{found['change']:+.1%}. Speed-ups smaller than that mean little."
+    )
+
+
+def by_prompt(cells: list[dict[str, Any]], arm_title: str = "arm") -> str:
+    """A row per prompt and arm."""
+    rows = [
+        [
+            cell["cell"],
+            cell["arm"],
+            number(cell["tokens_per_second"]),
+            f"{cell['speed_up']:.3f}" if cell["speed_up"] else "",
+            kept(cell["kept"]),
+        ]
+        for cell in cells
+    ]
+    return table(["prompt", arm_title, "tokens/s", "speed-up", "kept"], rows)
+
+
+def trust(summary: dict[str, Any]) -> list[str]:
+    """Drift and flagged samples, a line each."""
+    flags = summary["flags"]
+    lines = [drift(summary)]
+    lines.append(
+        f"- Samples: {flags['samples']}. Taken while the card was throttled: "
+        f"{flags['throttled']}. Client and server clock more than 2% apart: "
+        f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
+        f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
+    )
+    return lines
+
+
+def faults(summary: dict[str, Any]) -> list[str]:
+    """What could not be asked, and what failed; nothing if all went well."""
+    found = []
+    if summary["infeasible"]:
+        rows = [[line["cell"], line["reason"]] for line in summary["infeasible"]]
+        found += ["## Infeasible", table(["cell", "why"], rows)]
+    if summary["failed"]:
+        rows = [
+            [line["cell"], line["arm"], line["round"], line["reason"].replace("\n", "<br>")]
+            for line in summary["failed"]
+        ]
+        found += [
+            "## Failed",
+            "These trials are in no average.",
+            table(["cell", "arm", "round", "why"], rows),
+        ]
+    return found
+
+
+def memory(found: dict[str, float | None]) -> str:
+    """Peak memory: of the card if there is one, else of the process."""
+    peak = found["card_peak"] if found["card_peak"] is not None else found["process_peak"]
+    return number(peak, 0)
+
+
+def memory_title(rows: list[dict[str, Any]]) -> str:
+    on_card = any(row["memory_mib"]["card_peak"] is not None for row in rows)
+    return "card MiB" if on_card else "process MiB"

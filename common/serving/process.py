@@ -1,0 +1,310 @@
+"""Server: one llama-server process, its command line, start, checks, logs and stop."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+from common import places
+from common.engines.llamacpp.build import Engine
+from common.errors import RigError, StartError
+from common.files import wanted
+from common.rig import Rig
+from common.serving import client
+
+READY_S = 900.0  # a card without a kernel image in the build compiles its kernels at first load
+STOP_S = 10.0
+# How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
+ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
+LOG_LIMIT = 4 << 20  # bytes
+# What a short request asks, to see the drafter work before anything is measured.
+CHECK_TOKENS = 16
+CHECK_PROMPT = "Count from one to twenty in words."
+ADVICE = (
+    (r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
+     r"|failed to create MTP context|embedding_length_out",
+     "the drafter does not belong to this model: check SPEC_DRAFT_MODEL"),
+    (r"out of memory|failed to allocate|cudaMalloc failed",
+     "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card"),
+    (r"unknown speculative type",
+     "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine"),
+    (r"invalid argument|unknown argument",
+     "this llama-server is too old for a flag: build the pinned engine with make engine"),
+    (r"invalid magic|data is not within the file bounds|corrupted or incomplete"
+     r"|failed to read|unexpectedly reached end",
+     "the model file is damaged: delete it and fetch it again with make draft"),
+    (r"unknown model architecture",
+     "this llama-server does not know this model's architecture: build the pinned engine"),
+    (r"driver version is insufficient|no kernel image|error 804|device kernel image is invalid",
+     "the NVIDIA driver is too old for this build's CUDA: update the driver or lower CUDA_VERSION"),
+)  # fmt: skip
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: the kernel kills the server if this process dies in any way."""
+    pr_set_pdeathsig = 1
+    _LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]:
+    """The llama-server command line. The only place where a setting becomes a flag."""
+    line = [str(program), "-m", str(places.model_file(rig.model))]
+    line += ["--host", rig.host, "--port", str(rig.port)]
+    if rig.n_gpu_layers is not None:
+        line += ["-ngl", str(rig.n_gpu_layers)]
+    if rig.threads is not None:
+        line += ["-t", str(rig.threads)]
+    line += ["-c", str(rig.ctx_size), "-ctk", rig.cache_type_k, "-ctv", rig.cache_type_v]
+    line += ["-fa", rig.flash_attn, "--reasoning", rig.reasoning, "--metrics"]
+    if rig.drafts:
+        line += _draft_flags(rig)
+    parallel = rig.parallel or (1 if measuring else None)
+    if parallel is not None:
+        line += ["-np", str(parallel)]
+    if rig.kv_unified is not None:
+        line.append("-kvu" if rig.kv_unified == "1" else "-no-kvu")
+    if rig.batch_size is not None:
+        line += ["-b", str(rig.batch_size)]
+    if rig.ubatch_size is not None:
+        line += ["-ub", str(rig.ubatch_size)]
+    if measuring:
+        line += ["-fit", "off", "-cram", "0"]
+    return line
+
+
+def _draft_flags(rig: Rig) -> list[str]:
+    flags = []
+    if rig.needs_drafter:
+        assert rig.spec_draft_model is not None
+        flags += ["-md", str(places.model_file(rig.spec_draft_model))]
+    assert rig.spec_type is not None
+    flags += ["--spec-type", rig.spec_type]
+    if rig.needs_drafter:
+        if rig.n_gpu_layers is not None:
+            flags += ["-ngld", "all"]
+        flags += ["--spec-draft-n-max", str(rig.spec_draft_n_max)]
+        if rig.spec_draft_p_min is not None:
+            flags += ["--spec-draft-p-min", str(rig.spec_draft_p_min)]
+        if rig.spec_synth_rates:
+            flags += ["--spec-synth-rates", ",".join(map(str, rig.spec_synth_rates))]
+    return flags
+
+
+def check_files(rig: Rig) -> None:
+    """Raise RigError if a model file is missing or is not a GGUF."""
+    for file in wanted.wanted(rig):
+        where = f"{file.name_key}: {file.path}"
+        if not file.path.is_file():
+            raise RigError(f"{where} is missing; fetch it with: make draft RIG={rig.name}")
+        if not wanted.is_gguf(file.path):
+            raise RigError(
+                f"{where} is not a GGUF file, perhaps a saved web page; delete it, fetch it again"
+            )
+
+
+class Server:
+    """A llama-server for one rig. Use as a context manager: it is always stopped."""
+
+    def __init__(self, rig: Rig, engine: Engine, log: Path, measuring: bool = False) -> None:
+        self.rig = rig
+        self.log = log
+        self.command = command(rig, engine.server, measuring)
+        self.environment = environment(engine.libraries)
+        self.ready_s: float | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.check: client.Reply | None = None
+
+    def __enter__(self) -> "Server":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start and wait until it is ready and does what the rig says.
+
+        Raises RigError if it cannot be started, and StartError, with the last log lines and
+        advice, if it does not come up.
+        """
+        check_files(self.rig)
+        check_port(self.rig)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        begin = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,  # Ctrl-C reaches us; we stop the server in order
+                preexec_fn=_die_with_parent,
+            )
+        try:
+            self._wait_ready(begin)
+            self.ready_s = time.monotonic() - begin
+            self.check_residency()
+            self._check_drafting()
+        except RigError as error:
+            raise StartError(str(error)) from None
+
+    def stop(self) -> None:
+        """Stop the process this object started: SIGTERM, then SIGKILL after 10 seconds."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def follow(self, write: Callable[[bytes], object]) -> int:
+        """Hand on the log as it grows until the process ends; returns its exit code.
+
+        Used where another program keeps the log (Docker): the file is emptied when it has grown
+        past LOG_LIMIT, so that it does not fill the container's memory.
+        """
+        assert self.process is not None
+        ended = False
+        with self.log.open("rb") as log:
+            while not ended:
+                ended = self.process.poll() is not None  # before reading: then nothing is missed
+                while chunk := log.read(1 << 16):
+                    write(chunk)
+                if log.tell() > LOG_LIMIT and not ended:
+                    os.truncate(self.log, 0)  # the server appends, so it goes on at the new end
+                    log.seek(0)
+                if not ended:
+                    time.sleep(0.2)
+        return int(self.process.returncode)
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def memory_mib(self) -> dict[str, float] | None:
+        """Resident memory of the process now and at its peak, in MiB."""
+        if not self.alive or self.process is None:
+            return None
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            now = psutil.Process(self.process.pid).memory_info().rss / 2**20
+        except (OSError, psutil.Error):
+            return None
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return {"now": now, "peak": int(peak[1]) / 1024 if peak else now}
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def death(self, what: str) -> RigError:
+        """An error that says `what` happened, with the log's last lines and advice."""
+        text = self.log_text()
+        last = "\n  ".join(text.splitlines()[-12:])
+        advice = [sentence for pattern, sentence in ADVICE if re.search(pattern, text)]
+        hint = f"\n{advice[0]}." if advice else ""
+        return RigError(f"{what}; the last lines of {self.log} are:\n  {last}{hint}")
+
+    def _wait_ready(self, begin: float) -> None:
+        assert self.process is not None
+        while time.monotonic() - begin < READY_S:
+            if self.process.poll() is not None:
+                raise self.death(f"llama-server ended at start {_how(self.process.returncode)}")
+            try:
+                if requests.get(f"{self.rig.url}/health", timeout=5).status_code == 200:
+                    return
+            except requests.RequestException:
+                pass
+            time.sleep(0.02)
+        raise self.death(f"llama-server was not ready after {READY_S:.0f} s")
+
+    def check_residency(self) -> None:
+        """The card is the one in use and holds all layers; never a silent CPU fallback."""
+        if self.rig.backend != "cuda":
+            return
+        text = self.log_text()
+        if not re.search(r"CUDA\d+.*model buffer size", text):
+            raise self.death("llama-server runs on the CPU, not on the card")
+        for done, total in re.findall(r"offloaded (\d+)/(\d+) layers to GPU", text):
+            if done != total:
+                raise RigError(
+                    f"only {done} of {total} layers fit the card, so speeds would mislead: "
+                    "lower CTX_SIZE, or close what else uses the card"
+                )
+
+    def _check_drafting(self) -> None:
+        """A short request, also in an arm without drafter so that all arms start alike."""
+        body = client.chat(CHECK_PROMPT, CHECK_TOKENS, temperature=0)
+        self.check = client.ask(self.rig.url, [body], 300)[0]
+        if self.check.error:
+            raise self.death(f"the first request failed: {self.check.error}")
+        if self.rig.drafts and self.rig.needs_drafter and not self.check.draft_n:
+            raise self.death(
+                f"SPEC_TYPE={self.rig.spec_type} but the server drafted nothing; "
+                "check that SPEC_DRAFT_MODEL belongs to MODEL"
+            )
+
+
+def _how(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+
+def environment(libraries: Path | None = None) -> dict[str, str]:
+    """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
+
+    The log level is raised so that the log names the device and what was put on it. An engine's
+    own `libraries` come before all others.
+    """
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
+    clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
+    if libraries is not None:
+        paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
+        clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
+    return clean
+
+
+def check_port(rig: Rig) -> None:
+    """Raise RigError if something listens on the rig's port already."""
+    family = socket.AF_INET6 if ":" in rig.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((rig.host, rig.port))
+        except OSError as error:
+            raise RigError(
+                f"port {rig.port} on {rig.host} cannot be used ({error.strerror}); "
+                "stop what uses it (make stop), or choose another with PORT=..."
+            ) from None
+
+
+def properties(url: str) -> dict[str, Any] | None:
+    """What a running server says of itself (/props), or None if none answers."""
+    try:
+        return dict(requests.get(f"{url}/props", timeout=5).json())
+    except (requests.RequestException, ValueError):
+        return None
+
+
+def has_page(url: str) -> bool:
+    """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
+    try:
+        reply = requests.get(f"{url}/", timeout=5)
+    except requests.RequestException:
+        return False
+    return reply.ok and "html" in reply.headers.get("Content-Type", "")
