@@ -1,15 +1,66 @@
-"""Runs a script's body as its own process would be run, without the cost of one."""
+"""Runs a script's body as its own process would be run, without the cost of one.
 
+Every script also runs as a process in some test, as make starts it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from io import StringIO
+from typing import NamedTuple
 
 import pytest
 
+from common.rig import ROOT, Rig
 from scripts import cli
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
 
 
 def run_script(body: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:
     """The exit code; what it prints goes where the caller's output goes."""
-    with pytest.raises(SystemExit) as caught:
-        cli.main(lambda: body(arguments))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(lambda: body(arguments))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert isinstance(caught.value.code, int)
     return caught.value.code
+
+
+def measure(name: str, rig: Rig, *words: str, **environment: str) -> Done:
+    """Run the script of this name for a rig, with these words and variables."""
+    script = import_module(f"scripts.{name}")
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for key, value in environment.items():
+            patch.setenv(key, value)
+        patch.setattr(sys, "argv", [f"{name}.py", str(rig.folder), *words])
+        code = run_script(lambda _words: script.body(), ())
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def begin(name: str, rig: Rig, *words: str, **environment: str) -> "subprocess.Popen[str]":
+    """Start it as a process, as make does."""
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(rig.folder), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+def measure_as_process(name: str, rig: Rig, *words: str, **environment: str) -> Done:
+    process = begin(name, rig, *words, **environment)
+    out, err = process.communicate()
+    return Done(process.returncode, out, err)

@@ -2,10 +2,8 @@
 
 import ast
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from common.kinds.sweep import report as sweep_report
 from common.measure import log as summaries
 from common.measure import loop, run, stats
 from common.rig import ROOT, Rig
+from tests.run_script import Done, begin, measure, measure_as_process
 from tests.test_document import Words
 
 Fake = Callable[..., Engine]
@@ -31,28 +30,23 @@ LONGCTX = {"LONGCTX_DEPTHS": "0,64,9000", "LONGCTX_N_MAX": "2", "LONGCTX_CTX_SIZ
 SWEEP = {"SWEEP_PARALLEL": "2", "SWEEP_CTX_SIZE": "2048", "SWEEP_PROMPTS": "mixed"}
 
 
-def start(name: str, rig: Rig, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(rig.folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **environment},
-    )
+def start(name: str, rig: Rig, **environment: str) -> "subprocess.Popen[str]":
+    return begin(name, rig, **{"QUICK": "1", **environment})
 
 
-def finish(name: str, rig: Rig, **environment: str) -> dict[str, Any]:
+def finish(
+    name: str, rig: Rig, how: Callable[..., Done] = measure, /, **environment: str
+) -> dict[str, Any]:
     """Run to the end; returns the summary."""
-    process = start(name, rig, **environment)
-    _out, err = process.communicate(timeout=110)
-    assert process.returncode == 0, err
+    done = how(name, rig, **{"QUICK": "1", **environment})
+    assert done.code == 0, done.err
     (folder,) = rig.runs_folder.iterdir()
     return dict(json.loads((folder / report.SUMMARY).read_text()))
 
 
 def test_long_context_by_depth(tiny: Rig, fake: Fake) -> None:
     fake(rate="2000", speed_ups="2:1.25", accept="2,0")
-    summary = finish("longctx", tiny, **LONGCTX)
+    summary = finish("longctx", tiny, measure_as_process, **LONGCTX)
     rows = {(row["depth"], row["arm"]): row for row in summary["rows"]}
     for depth in (0, 64):
         assert rows[depth, "none"]["tokens_per_second"] == 2000

@@ -1,9 +1,6 @@
 """make builds: its arms, which engine each runs on, its figures, and what it refuses."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,8 @@ from common.kinds.builds import plan as builds
 from common.measure import run
 from common.rig import ROOT, Rig
 from common.serving import process
+from tests.run_script import Done, measure, measure_as_process
 
-SCRIPT = str(ROOT / "scripts" / "builds.py")
 FLAG = "-DGGML_CPU_REPACK=OFF"
 GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
 
@@ -63,11 +60,8 @@ def two(tiny: Rig, fake_program: Path, tmp_path: Path, monkeypatch: pytest.Monke
     return put_engine(other, fake_program, rate="2500", speed_ups="2:0.8", accept="2,0")
 
 
-def finish(rig: Rig, **settings: str) -> tuple[int, str, str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **settings}
-    command = [sys.executable, SCRIPT, str(rig.folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stdout, done.stderr
+def finish(rig: Rig, **settings: str) -> Done:
+    return measure("builds", rig, **{"QUICK": "1", **settings})
 
 
 def folder(rig: Rig) -> Path:
@@ -154,7 +148,7 @@ def test_figures_by_hand(tiny: Rig, two: Path) -> None:
 
 
 def test_each_arm_ran_on_its_own_engine_and_the_manifest_says_which(tiny: Rig, two: Path) -> None:
-    assert finish(tiny)[0] == 0
+    assert finish(tiny).code == 0
     manifest = run.read_manifest(folder(tiny))
     info = json.loads((two / build.INFO).read_text())
     assert manifest["engines"] == {"other none": info, "other n=2": info}
@@ -165,7 +159,8 @@ def test_each_arm_ran_on_its_own_engine_and_the_manifest_says_which(tiny: Rig, t
 
 def test_image_digests_are_recorded(tiny: Rig, two: Path) -> None:
     assert two.is_dir()
-    finish(tiny, RIG_IMAGE_DIGEST="sha256:1", OTHER_IMAGE_DIGEST="sha256:2")
+    digests = {"RIG_IMAGE_DIGEST": "sha256:1", "OTHER_IMAGE_DIGEST": "sha256:2"}
+    assert measure_as_process("builds", tiny, QUICK="1", **digests).code == 0
     summary = json.loads((folder(tiny) / report.SUMMARY).read_text())
     assert [row["image"] for row in summary["builds"]] == ["sha256:1", "sha256:2"]
     assert "`sha256:2`" in (folder(tiny) / report.REPORT).read_text()
@@ -173,7 +168,7 @@ def test_image_digests_are_recorded(tiny: Rig, two: Path) -> None:
 
 def test_resume_with_another_engine_is_refused(tiny: Rig, two: Path, tmp_path: Path) -> None:
     fault = {"FAKE_FAULT": "error:3", "FAKE_ONCE": str(tmp_path / "done")}
-    assert finish(tiny, **fault)[0] == 1
+    assert finish(tiny, **fault).code == 1
     info = json.loads((two / build.INFO).read_text())
     changed = {**info, "server_sha256": "f" * 64}
     (two / build.INFO).write_text(json.dumps(changed))

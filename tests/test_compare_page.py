@@ -12,7 +12,6 @@ import pytest
 
 from common.compare import compare
 from common.compare import page as compare_page
-from common.kinds import report
 from common.rig import ROOT
 from tests.runs import SPEED, copied, on_card
 from tests.test_report import RUNS

@@ -1,10 +1,7 @@
 """make cost: the pair it makes, its arms, its figures by hand, and the real engine."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,23 +17,22 @@ from common.kinds.cost import plan as cost
 from common.kinds.cost import report as cost_report
 from common.kinds.cost.plan import acceptance_for
 from common.measure import page
-from common.rig import ROOT, Rig
+from common.rig import Rig
 from common.serving import process
 from common.weights import random_pair
 from common.weights.gguf_file import open_gguf
 from common.weights.shapes import SHAPES
+from tests.run_script import Done, measure, measure_as_process
 from tests.test_shaped_pair import SMALL
 
 Fake = Callable[..., Engine]
 
 
-def measured(rig: Rig, out: Path, **settings: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "cost.py"), str(rig.folder), str(out)],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def measured(
+    rig: Rig, out: Path, how: Callable[..., Done] = measure, /, **settings: str
+) -> dict[str, Any]:
+    done = how("cost", rig, str(out), **settings)
+    assert done.code == 0, done.err
     return dict(json.loads((out / report.SUMMARY).read_text()))
 
 
@@ -150,7 +146,7 @@ def test_break_even_between_points() -> None:
 @pytest.mark.engine
 def test_the_server_accepts_what_is_set(tiny: Rig, real_engine: Engine, tmp_path: Path) -> None:
     settings = {"QUICK": "1", "COST_ACCEPT": "0.6", "LLAMA_SERVER": str(real_engine.server)}
-    summary = measured(tiny, tmp_path / "run", **settings)
+    summary = measured(tiny, tmp_path / "run", measure_as_process, **settings)
     for arm in summary["arms"][1:]:
         length, kept = arm["draft_length"], arm["kept"]
         assert len(kept["accepted_per_pos"]) == length

@@ -1,9 +1,6 @@
 """make formats: which files it compares, its figures by hand, and the known answer in each."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,16 +14,14 @@ from common.kinds import report
 from common.kinds.formats import plan as formats
 from common.known import chain
 from common.measure import log as summaries
-from common.rig import ROOT, Rig
+from common.rig import Rig
+from tests.run_script import Done, measure, measure_as_process
 
 Fake = Callable[..., Engine]
-SCRIPT = str(ROOT / "scripts" / "formats.py")
 
 
-def finish(rig: Rig, out: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **settings}
-    command = [sys.executable, SCRIPT, str(rig.folder), str(out)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True)
+def finish(rig: Rig, out: Path, **settings: str) -> Done:
+    return measure("formats", rig, str(out), **{"QUICK": "1", **settings})
 
 
 def summary_of(out: Path) -> dict[str, Any]:
@@ -75,7 +70,7 @@ def test_extra_drafters_and_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Pat
     extra = tmp_path / "non-qat-q8_0.gguf"
     extra.write_bytes(b"GGUF" + bytes(96))
     done = finish(tiny, tmp_path / "run", FORMATS_EXTRA=str(extra))
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     summary = summary_of(tmp_path / "run")
     arms = {arm["arm"]: arm for arm in summary["arms"]}
     assert list(arms) == ["none", "Q4_0", "Q8_0", "BF16", "non-qat-q8_0"]
@@ -109,8 +104,9 @@ def test_unequal_replies_are_counted() -> None:
 def test_kept_is_the_known_one_in_every_format(
     tiny: Rig, real_engine: Engine, tmp_path: Path
 ) -> None:
-    done = finish(tiny, tmp_path / "run", LLAMA_SERVER=str(real_engine.server))
-    assert done.returncode == 0, done.stderr
+    settings = {"QUICK": "1", "LLAMA_SERVER": str(real_engine.server)}
+    done = measure_as_process("formats", tiny, str(tmp_path / "run"), **settings)
+    assert done.code == 0, done.err
     summary = summary_of(tmp_path / "run")
     assert [row["arm"] for row in summary["known_answer"]] == ["Q4_0", "Q8_0", "BF16"]
     assert all(row["equal"] for row in summary["known_answer"])

@@ -66,7 +66,7 @@ def test_an_identity_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
 def test_a_formats_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     fake(rate="2000", speed_ups="2:1.25", accept="2,0")
     done = test_formats.finish(tiny, tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     rows = {(row["quantity"], row["arm"]): row for row in rows_of(tmp_path / "run")}
     for arm in ("Q4_0", "Q8_0", "BF16"):
         assert rows["speed_up", arm]["value"] == pytest.approx(1.25, rel=0.2)

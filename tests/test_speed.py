@@ -1,11 +1,9 @@
 """make speed from end to end, against the fake server: results, faults, resume."""
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,29 +17,20 @@ from common.errors import RigError
 from common.kinds import report
 from common.kinds.speed import plan as speed
 from common.measure import run
-from common.rig import ROOT, Rig
+from common.rig import Rig
+from tests.run_script import Done, begin, measure, measure_as_process
 
 Fake = Callable[..., Engine]
-SCRIPT = [sys.executable, str(ROOT / "scripts" / "speed.py")]
 ARMS = {"SPEED_N_MAX": "2"}  # no drafter and one length: QUICK is then 3 starts, 9 trials
 TRIALS = 9
 
 
-def start(rig: Rig, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*SCRIPT, str(rig.folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **ARMS, **environment},
-    )
+def start(rig: Rig, **environment: str) -> "subprocess.Popen[str]":
+    return begin("speed", rig, **{"QUICK": "1", **ARMS, **environment})
 
 
-def finish(rig: Rig, **environment: str) -> tuple[int, str, str]:
-    process = start(rig, **environment)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode is not None
-    return process.returncode, out, err
+def finish(rig: Rig, **environment: str) -> Done:
+    return measure("speed", rig, **{"QUICK": "1", **ARMS, **environment})
 
 
 def folder(rig: Rig) -> Path:
@@ -99,11 +88,8 @@ def test_the_report_says_what_the_server_did(tiny: Rig, fake: Fake) -> None:
 def test_out_names_the_folder(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     fake()
     out = tmp_path / "here"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **ARMS}
-    done = subprocess.run(
-        [*SCRIPT, str(tiny.folder), str(out)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = measure_as_process("speed", tiny, str(out), QUICK="1", **ARMS)
+    assert done.code == 0, done.err
     assert (out / report.REPORT).is_file()
     assert not tiny.runs_folder.exists()
 

@@ -1,11 +1,9 @@
 """make tune from end to end, against the fake server; what it asks, per rig and workload."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from common.kinds.tune import plan as tune_plan
 from common.measure import run
 from common.rig import ROOT, Rig
 from common.serving import process as server
+from tests.run_script import Done, begin, measure
 from tests.test_document import Words
 from tests.test_speed import assert_nothing_runs
 
@@ -29,21 +28,12 @@ Fake = Callable[..., Engine]
 FEW = {"TUNE_LEVERS": "draft", "TUNE_N_MAX": "2", "QUICK": "1"}
 
 
-def start(of: Rig, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "tune.py"), str(of.folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **FEW, **environment},
-    )
+def start(of: Rig, **environment: str) -> "subprocess.Popen[str]":
+    return begin("tune", of, **{**FEW, **environment})
 
 
-def finish(of: Rig, **environment: str) -> tuple[int, str, str]:
-    process = start(of, **environment)
-    out, err = process.communicate(timeout=110)
-    assert process.returncode is not None
-    return process.returncode, out, err
+def finish(of: Rig, **environment: str) -> Done:
+    return measure("tune", of, **{**FEW, **environment})
 
 
 def folder(of: Rig) -> Path:
