@@ -91,7 +91,7 @@ def test_reading_something_else_is_an_error(tmp_path: Path) -> None:
 def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
     """kill -9 while another process appends as fast as it can."""
     code = (
-        "import sys; from pathlib import Path; from common.run import Run\n"
+        "import sys; from pathlib import Path; from common.measure.run import Run\n"
         "run = Run(Path(sys.argv[1]), {}); n = 0\n"
         "while True:\n"
         "    run.append('samples.jsonl', {'n': n, 'text': 'x' * 5000}); n += 1\n"

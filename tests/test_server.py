@@ -177,7 +177,8 @@ def test_a_killed_parent_takes_its_server_along(
     engine = fake()
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from common import rig; from common.server import Engine, Server\n"
+        "from common import rig; from common.engines.llamacpp.build import Engine\n"
+        "from common.serving.process import Server\n"
         "folder, program, log = map(Path, sys.argv[1:])\n"
         "server = Server(rig.load(folder), Engine(program, {}), log); server.start()\n"
         "print(server.process.pid, flush=True); time.sleep(60)\n"
