@@ -83,7 +83,8 @@ def test_in_docker_the_host_needs_no_python(tiny: Rig) -> None:
 
 def test_it_needs_no_package(tiny: Rig, home: Path) -> None:
     """A host that runs rigs in Docker has a bare Python, if any."""
-    line = "import sys; from pathlib import Path; from common import rig; from common.mcp import registration; "
+    line = "import sys; from pathlib import Path; from common import rig; "
+    line += "from common.mcp import registration; "
     line += "registration.write(rig.load(Path(sys.argv[1])), 'docker', Path(sys.argv[2]))"
     subprocess.run(
         [sys.executable, "-S", "-c", line, str(tiny.folder), str(home)],
