@@ -9,6 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from common.errors import RigError
+from common.host import facts
 from common.kinds import report
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench
@@ -28,8 +29,8 @@ def body() -> int:
         "streams": list(bench.STREAMS),
         "rounds": rounds,
         "schedule": {"chunks": bench.CHUNKS, "rate": bench.RATE, "ttft_s": bench.TTFT_S},
-        "harness": run.harness(),
-        "host": run.host(),
+        "harness": facts.harness(),
+        "host": facts.host(),
     }
     turns = [(turn, streams) for turn in range(rounds) for streams in bench.STREAMS]
     with run.create(loaded, "bench-client", manifest) as current, bench.mock_server() as url:

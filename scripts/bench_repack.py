@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from common import places
 from common.errors import RigError
+from common.host import facts
 from common.kinds import report
 from common.kinds.bench_repack import plan as repack_bench
 from common.measure import run
@@ -44,11 +45,11 @@ def body(arguments: Sequence[str] | None = None) -> int:
             repack_bench.make_inputs(work, args.threads, bar.update)
         manifest = {
             "plan": {"quick": False, "rounds": args.rounds, "threads": args.threads},
-            "harness": run.harness(),
+            "harness": facts.harness(),
             "engine": built.info,
             "engine_title": built.title,
             "load": round(os.getloadavg()[0], 2),
-            "host": run.host(),
+            "host": facts.host(),
         }
         with run.create(rig, "bench-repack", manifest, args.out) as current:
             figures = repack_bench.measure(work, built.quantize, args.threads, args.rounds)

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from common.errors import RigError
 from common.known import chain as pair
+from common.known import files
 from common.weights.checkpoint import write_checkpoint
 from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
@@ -41,14 +42,14 @@ def _make_tiny(out: Path, kind: str) -> None:
     chain = pair.make_chain()
     if kind != "safetensors":
         for name in (pair.TARGET_NAME, pair.DRAFTER_NAME):
-            path = out / pair.name_of(name, kind)
+            path = out / files.name_of(name, kind)
             if path.exists():
                 raise RigError(f"{path} exists; choose another folder or remove it")
-        for path in pair.write_pair(out, chain, kind):
+        for path in files.write_pair(out, chain, kind):
             cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, known answer")
         return
     with TemporaryDirectory() as folder:
-        for path in pair.write_pair(Path(folder), chain, "bf16"):
+        for path in files.write_pair(Path(folder), chain, "bf16"):
             snapshot = out / path.stem.removesuffix("-bf16") / "model.safetensors"
             snapshot.parent.mkdir(parents=True, exist_ok=True)
             write_checkpoint(open_gguf(path), snapshot)

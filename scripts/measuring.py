@@ -12,9 +12,10 @@ from common.digest import sha256
 from common.engines.llamacpp.build import Engine
 from common.files import wanted
 from common.host import card as gpu
+from common.host import facts
 from common.kinds import report
 from common.measure import loop, run
-from common.measure.loop import Plan
+from common.measure.plan import Plan
 from common.rig import Rig
 from common.serving import process, record
 from common.serving.process import Server
@@ -104,14 +105,14 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
         "settings": loaded.settings(),
         "overridden": list(loaded.overridden),
         "prompts_sha256": sha256(plan.prompts) if plan.prompts else None,
-        "harness": run.harness(),
+        "harness": facts.harness(),
         "engine": built.info,
         "engine_title": built.title,
         "engines": {arm.name: arm.engine.info for arm in plan.arms if arm.engine},
         "image": os.environ.get("IMAGE_DIGEST"),
         "files": _files(loaded, plan),
         "card": card.describe() if card else None,
-        "host": run.host(),
+        "host": facts.host(),
         "wall_s": None,
     }
 

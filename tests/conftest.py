@@ -15,7 +15,7 @@ from common import rig
 from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.known import chain
+from common.known import chain, files
 from common.rig import ROOT, Rig
 from scripts import cli
 from tests import ports
@@ -96,7 +96,7 @@ def port_of_module() -> Iterator[int]:
 @pytest.fixture(scope="session")
 def pair_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    chain.write_pair(folder, chain.make_chain())
+    files.write_pair(folder, chain.make_chain())
     return folder
 
 

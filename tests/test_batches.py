@@ -19,8 +19,9 @@ from common.kinds import report
 from common.kinds.longctx import report as longctx_report
 from common.kinds.sweep import plan as sweep
 from common.kinds.sweep import report as sweep_report
-from common.measure import log as summaries
 from common.measure import loop, run, stats
+from common.measure import plan as measure_plan
+from common.measure import rows as measure_rows
 from common.rig import ROOT, Rig
 from tests.run_script import Done, begin, measure, measure_as_process
 from tests.test_document import Words
@@ -122,7 +123,7 @@ def test_a_request_that_stalls_is_a_failure_with_its_reason(
     tiny: Rig, fake: Fake, tmp_path: Path
 ) -> None:
     plan = sweep.sweep_plan(tiny.variant({"PARALLEL": "2"}), Words(""), quick=True)
-    short = loop.Plan(
+    short = measure_plan.Plan(
         "sweep", plan.arms[:1], plan.cells[:1], plan.rounds, True, 1.0, mark_failures=True
     )
     engine = fake(fault="hang:2")
@@ -194,12 +195,12 @@ def test_where_a_gain_is_gone() -> None:
     def up(ratio: float) -> dict[str, Any]:
         return {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1}
 
-    found = summaries.crossing([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))])
+    found = measure_rows.crossing([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))])
     assert found["low"] < found["at"] < found["high"]
-    assert summaries.crossing([(0, up(0.8))])["why"] == "never"
-    assert summaries.pays_to([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))]) == 0
-    assert summaries.pays_to([(0, up(1.05))]) is None
-    assert summaries.crossing([(0, up(1.8))])["why"] == "holds"
+    assert measure_rows.crossing([(0, up(0.8))])["why"] == "never"
+    assert measure_rows.pays_to([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))]) == 0
+    assert measure_rows.pays_to([(0, up(1.05))]) is None
+    assert measure_rows.crossing([(0, up(1.8))])["why"] == "holds"
 
 
 def test_a_gain_is_not_told_where_the_interval_reaches_1() -> None:

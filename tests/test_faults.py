@@ -9,7 +9,7 @@ import pytest
 from common.engines.llamacpp.build import Engine
 from common.kinds.speed.plan import GREEDY
 from common.measure import loop, run
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Cell, Plan, Round
 from common.rig import ROOT, Rig
 from common.serving import client
 

@@ -12,8 +12,8 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds import report
 from common.kinds.formats import plan as formats
-from common.known import chain
-from common.measure import log as summaries
+from common.known import chain, files
+from common.measure import rows
 from common.rig import Rig
 from tests.run_script import Done, measure, measure_as_process
 
@@ -42,7 +42,7 @@ def test_other_name(name: str, kind: str, other: str) -> None:
 
 def test_the_known_answer_drafters_are_made_on_the_spot(tiny: Rig, tmp_path: Path) -> None:
     own = tmp_path / "models" / chain.DRAFTER_NAME
-    chain.write_pair(own.parent, chain.make_chain())
+    files.write_pair(own.parent, chain.make_chain())
     found = formats.files(tiny.variant({"SPEC_DRAFT_MODEL": str(own)}))
     assert list(found) == ["Q4_0", "Q8_0", "BF16"]
     sizes = [places.model_file(name).stat().st_size for name in found.values()]
@@ -97,7 +97,7 @@ def test_unequal_replies_are_counted() -> None:
         trial("a", "y", "one"), trial("b", "y", "other"),
         trial("a", "z", "b has not answered"),
     ]  # fmt: skip
-    assert summaries.equal_replies(trials, ["a", "b"]) == {"equal": 1, "of": 2}
+    assert rows.equal_replies(trials, ["a", "b"]) == {"equal": 1, "of": 2}
 
 
 @pytest.mark.engine
@@ -112,4 +112,4 @@ def test_kept_is_the_known_one_in_every_format(
     assert all(row["equal"] for row in summary["known_answer"])
     assert summary["all_equal"] == {"equal": 3, "of": 3}
     names = [arm["file"]["name"] for arm in summary["arms"][1:]]
-    assert names == [f"known-answer-tiny-drafter-{kind}.gguf" for kind in chain.FORMATS]
+    assert names == [f"known-answer-tiny-drafter-{kind}.gguf" for kind in files.FORMATS]

@@ -12,7 +12,7 @@ import pytest
 from common.engines.llamacpp.build import Engine
 from common.kinds import report
 from common.kinds.identity import plan as identity
-from common.measure.loop import Plan
+from common.measure.plan import Plan
 from common.rig import Rig
 from common.serving.tokenizer import Tokenizer
 from scripts import measuring

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.engines.llamacpp.build import Engine
-from common.known import chain
+from common.known import chain, files
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
@@ -58,7 +58,7 @@ def test_the_known_answer_pair_in_every_format(
     for role in ("target", "drafter"):
         name = f"known-answer-tiny-{role}"
         snapshot = open_checkpoint(tmp_path / name)
-        for kind, form in chain.FORMATS.items():
+        for kind, form in files.FORMATS.items():
             file = open_gguf(tmp_path / f"{name}-{kind}.gguf")
             assert file.value("general.file_type") == form[1]
             assert {t.type for t in file.tensors if len(t.shape) == 2} == {form[0]}
@@ -81,7 +81,7 @@ def test_gguf_exact_gives_the_known_answer_pair_back(
     out.mkdir()
     for name in (chain.TARGET_NAME, chain.DRAFTER_NAME):
         snapshot = tmp_path / name.removesuffix("-q4_0.gguf")
-        q8 = tmp_path / chain.name_of(name, "q8_0")
+        q8 = tmp_path / files.name_of(name, "q8_0")
         assert run_script(gguf_exact.body, [str(snapshot), str(q8), str(out / name)]) == 0
         made, back = open_gguf(tmp_path / name), open_gguf(out / name)
         levels = 0

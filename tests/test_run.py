@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import RigError
+from common.host import facts
 from common.measure import run
 from common.rig import ROOT, Rig
 
@@ -125,11 +126,11 @@ def test_a_run_directory_does_not_make_the_harness_dirty(tmp_path: Path) -> None
         result = tmp_path / place
         result.parent.mkdir(parents=True)
         result.write_text("new")
-    assert run.harness(tmp_path)["dirty"] is False
+    assert facts.harness(tmp_path)["dirty"] is False
     (tmp_path / "rig" / "new.env").write_text("PORT=2\n")
-    assert run.harness(tmp_path)["dirty"] is True
+    assert facts.harness(tmp_path)["dirty"] is True
 
 
 def test_the_manifest_names_the_harness() -> None:
-    assert set(run.harness()) == {"commit", "dirty"}
-    assert json.dumps(run.host())
+    assert set(facts.harness()) == {"commit", "dirty"}
+    assert json.dumps(facts.host())

@@ -12,7 +12,7 @@ from common.kinds.tune import course as tune
 from common.kinds.tune import plan as tune_plan
 from common.kinds.tune.course import Course, Space
 from common.measure import stats
-from common.measure.loop import Arm, Round
+from common.measure.plan import Arm, Round
 from tests.conftest import TINY
 from tests.tune_world import TOKENS, Noise, Truth, World, line
 

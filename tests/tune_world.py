@@ -16,7 +16,7 @@ from typing import Any
 
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import Course, Space
-from common.measure.loop import Arm, Round
+from common.measure.plan import Arm, Round
 
 TOKENS = 128
 BASE = 60.0  # tokens per second without drafter

@@ -16,7 +16,7 @@ from common.errors import RigError
 from common.kinds import rows as measured
 from common.kinds.report import KINDS
 from common.measure import stats
-from common.measure.log import BASELINE, significant
+from common.measure.rows import BASELINE, significant
 from common.rig import ROOT
 
 SCHEMA = 1

@@ -16,7 +16,7 @@ from common.kinds import report
 from common.kinds import rows as measured
 from common.known import chain
 from common.measure import log as summaries
-from common.measure import run, stats
+from common.measure import rows, run, stats
 from common.rig import ROOT
 
 CHANGED = "changed after measuring: summary.json is not what the journal gives"
@@ -59,7 +59,7 @@ class Evidence:
 
     def speeds(self, arm: str) -> dict[str, dict[stats.Key, float]]:
         """Place -> cell and round -> tokens per second, of one arm's greedy trials."""
-        speed = summaries.output_speed if self.what in BATCHES else summaries.decode_speed
+        speed = rows.output_speed if self.what in BATCHES else rows.decode_speed
         found: dict[str, dict[stats.Key, float]] = {}
         for trial in self.log.of_kind("greedy"):
             if trial["arm"] == arm:

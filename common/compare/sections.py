@@ -6,7 +6,7 @@ from typing import Any
 
 from common.kinds import rows as measured
 from common.measure import page
-from common.measure.log import BASELINE
+from common.measure.rows import BASELINE
 
 Found = Mapping[str, Any]
 Row = Mapping[str, Any]

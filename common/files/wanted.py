@@ -22,6 +22,7 @@ from common.errors import RigError
 from common.files import hub
 from common.files.hub import HubFile, Progress, Remote
 from common.known import chain as pair
+from common.known import files as known_files
 from common.rig import Rig
 from common.weights.gguf_file import MAGIC
 
@@ -273,7 +274,7 @@ def _make_pair(answering: bool, say: Say) -> None:
     say("making the known-answer pair" + (" that answers a number" if answering else ""))
     chain = pair.make_chain(answer=pair.ANSWER if answering else None)
     with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
-        for path in pair.write_pair(Path(temporary), chain, answering=answering):
+        for path in known_files.write_pair(Path(temporary), chain, answering=answering):
             path.replace(places.model_file(path.name))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from common.kinds.cost import report as cost_report
 from common.kinds.longctx import report as longctx_report
 from common.kinds.sweep import report as sweep_report
-from common.measure import log as summaries
+from common.measure.rows import significant
 
 Row = dict[str, Any]
 Summary = Mapping[str, Any]
@@ -74,7 +74,7 @@ def _drift(summary: Summary) -> Row | None:
     drift = summary["drift"]
     if drift["change"] is None:
         return None
-    return _row("drift", "%", drift["arm"], summaries.significant(100 * drift["change"]))
+    return _row("drift", "%", drift["arm"], significant(100 * drift["change"]))
 
 
 def _speed(summary: Summary, manifest: Mapping[str, Any]) -> Iterator[Row | None]:
@@ -137,7 +137,7 @@ def _accuracy(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | 
         for score in test["scores"]:
             place = f"{name}, {score['score']}"
             for arm, right in zip((first, second), score["right"], strict=True):
-                share = summaries.significant(right / test["questions"])
+                share = significant(right / test["questions"])
                 note = f"{right} of {test['questions']}"
                 yield _row("score", "share", arm, share, place, note=note)
             yield _row("difference", "share", f"{second} less {first}", score["difference"], place,

@@ -1,150 +1,20 @@
 """Plan, Arm, Cell, Round: what is measured, and the one loop that measures it."""
 
-import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from common.engines.llamacpp import counters
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError, StartError
 from common.host import card as gpu
+from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
 
-REQUEST_LIMIT_S = 1800.0
 DEATH_S = 0.2  # a server that dies closes its connection a moment before it is gone
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One server configuration: the rig with some settings changed."""
-
-    name: str
-    changes: Mapping[str, str]
-    engine: Engine | None = None
-    """the llama-server it runs on; None: the rig's own"""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One thing asked of every arm: requests that are sent at once."""
-
-    name: str
-    bodies: Sequence[Mapping[str, Any]]
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """what the summary needs to know of it, such as its depth"""
-    infeasible: str | None = None
-    """why it cannot be asked at all, such as a depth beyond the context"""
-
-    def to_json(self) -> dict[str, Any]:
-        """The cell for the manifest: its requests by length and digest, not by text."""
-        requests = []
-        for body in self.bodies:
-            prompt = str(body["messages"][-1]["content"])
-            data = prompt.encode()
-            requests.append(
-                {
-                    "characters": len(prompt),
-                    "bytes": len(data),
-                    "sha256": hashlib.sha256(data).hexdigest(),
-                    "max_tokens": body["max_tokens"],
-                }
-            )
-        return {**self.about, "infeasible": self.infeasible, "requests": requests}
-
-
-@dataclass(frozen=True)
-class Round:
-    """One pass over the arms. `sampling` is added to every request."""
-
-    name: str
-    kind: str
-    """greedy, sampled or drift"""
-    sampling: Mapping[str, Any]
-    descending: bool = False
-    """whether the cells are asked in reverse"""
-    only: frozenset[str] | None = None
-    """the names of the cells asked in this round; None: all"""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A whole measurement. The drift round repeats the first arm of the first round."""
-
-    what: str
-    arms: Sequence[Arm]
-    cells: Sequence[Cell]
-    rounds: Sequence[Round]
-    quick: bool = False
-    request_limit_s: float = REQUEST_LIMIT_S
-    mark_failures: bool = False
-    """go on after a failed trial and mark it, instead of stopping"""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    """what else it was made from, such as a document's digest; a resumed run must match"""
-    attached: Mapping[str, str] = field(default_factory=dict)
-    """files (name to text) put beside the manifest: what the summary needs and it cannot hold"""
-    deaths_allowed: int | None = None
-    """stop all the same when so many servers have died; None: never, if failures are marked"""
-    prompts: Path | None = None
-    """the file of what it asks, whose digest goes into the manifest"""
-    follow: Callable[[Sequence[Mapping[str, Any]]], list[tuple[Round, Arm]]] | None = None
-    """for a plan that decides as it goes: the journal's lines -> the next rounds and arms in
-    measuring order, none at the end. An arm whose server does not come up is then marked as failed
-    in the journal, for the plan to drop"""
-    at_most: int | None = None
-    """how many trials it can come to, where that is not known beforehand"""
-
-    def asked(self, turn: Round) -> list[Cell]:
-        """The cells of one round, in the order they are asked."""
-        cells = [
-            cell
-            for cell in self.cells
-            if cell.infeasible is None and (turn.only is None or cell.name in turn.only)
-        ]
-        return cells[::-1] if turn.descending else cells
-
-    def course(self, journal: Callable[[], list[dict[str, Any]]]) -> Iterator[tuple[Round, Arm]]:
-        """Rounds and arms in measuring order; a plan that decides as it goes reads the journal."""
-        blocks = self.follow(journal()) if self.follow else self.blocks()
-        while blocks:
-            yield from blocks
-            before, blocks = blocks, self.follow(journal()) if self.follow else []
-            assert blocks != before, "what was just measured is asked for again"
-
-    def blocks(self) -> list[tuple[Round, Arm]]:
-        """Rounds and arms in measuring order, as far as they are known beforehand. The order of
-        arms rotates from round to round."""
-        if self.follow:
-            return self.follow([])
-        order = []
-        for index, turn in enumerate(self.rounds):
-            if turn.kind == "drift":
-                order.append((turn, self.arms[0]))
-                continue
-            first = index % len(self.arms)
-            order += [(turn, arm) for arm in [*self.arms[first:], *self.arms[:first]]]
-        return order
-
-    def to_json(self) -> dict[str, Any]:
-        attached = {
-            name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.attached.items()
-        }
-        return {
-            "arms": {arm.name: dict(arm.changes) for arm in self.arms},
-            "cells": {cell.name: cell.to_json() for cell in self.cells},
-            "order": [[turn.name, arm.name] for turn, arm in self.blocks()],
-            "rounds": {
-                turn.name: {"kind": turn.kind, "sampling": dict(turn.sampling)}
-                for turn in self.rounds
-            },
-            "quick": self.quick,
-            "inputs": {**self.inputs, **attached},
-        }
 
 
 def measure(

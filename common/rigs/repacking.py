@@ -13,6 +13,7 @@ from common import places
 from common.digest import sha256
 from common.engines.llamacpp.converter import Converter
 from common.errors import RigError
+from common.host import facts
 from common.kinds.formats.plan import other_name
 from common.measure import run
 from common.rig import Rig
@@ -167,7 +168,7 @@ def record(made: list[Made], snapshot: Snapshot, converter: Converter) -> Path:
         "repository": snapshot.repository,
         "revision": snapshot.revision,
         "converter": {"kind": origin.kind, "version": origin.version},
-        "harness": run.harness(),
+        "harness": facts.harness(),
         "made": run.now(),
         "files": [asdict(file) | {"path": file.path.name} for file in made],
     }

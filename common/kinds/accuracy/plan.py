@@ -10,7 +10,7 @@ from common.errors import RigError
 from common.kinds.accuracy import questions
 from common.kinds.accuracy.tests import bfcl, gsm8k
 from common.kinds.speed.plan import GREEDY
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import prompts
 from common.rig import KEYS, Rig
 from common.serving import client, process

@@ -12,6 +12,7 @@ from common.kinds.accuracy.scores import Answer
 from common.kinds.accuracy.tests import gsm8k
 from common.known import chain as pair
 from common.measure import log as summaries
+from common.measure import rows as measure_rows
 from common.measure import stats
 
 LEAST_TOKENS = 8  # a shorter reply says nothing about speed
@@ -86,11 +87,11 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
     return {
         "score": score,
         "right": [found.baseline_right, found.arm_right],
-        "difference": summaries.significant(found.difference),
-        "low": summaries.significant(found.low),
-        "high": summaries.significant(found.high),
-        "p_value": summaries.significant(found.p_value),
-        "detectable": summaries.significant(found.detectable),
+        "difference": measure_rows.significant(found.difference),
+        "low": measure_rows.significant(found.low),
+        "high": measure_rows.significant(found.high),
+        "p_value": measure_rows.significant(found.p_value),
+        "detectable": measure_rows.significant(found.detectable),
         "gained": list(found.gained),
         "lost": list(found.lost),
     }
@@ -128,16 +129,16 @@ def _work(
     return {
         "arm": arm,
         "tokens": tokens,
-        "seconds": summaries.significant(seconds),
-        "tokens_per_second": summaries.significant(tokens / seconds) if seconds else None,
-        "kept": summaries.kept(own),
-        "time_ratio": summaries.significant(seconds / theirs)
+        "seconds": measure_rows.significant(seconds),
+        "tokens_per_second": measure_rows.significant(tokens / seconds) if seconds else None,
+        "kept": measure_rows.kept(own),
+        "time_ratio": measure_rows.significant(seconds / theirs)
         if arm != baseline and theirs
         else None,
         "speed_up": {
-            "ratio": summaries.significant(up.ratio),
-            "low": summaries.significant(up.low),
-            "high": summaries.significant(up.high),
+            "ratio": measure_rows.significant(up.ratio),
+            "low": measure_rows.significant(up.low),
+            "high": measure_rows.significant(up.high),
             "verdict": up.verdict,
             "questions": len(base.keys() & speeds.keys()),
         }
@@ -161,7 +162,7 @@ def _drift(arm: str, answers: Sequence[Answer]) -> dict[str, Any]:
     again = _speeds([answer for answer in own if answer.round == scores.CONTROL])
     change = stats.drift({key[0]: v for key, v in first.items()},
                          {key[0]: v for key, v in again.items()})  # fmt: skip
-    return {"arm": arm, "change": summaries.significant(change)}
+    return {"arm": arm, "change": measure_rows.significant(change)}
 
 
 def _flags(answers: Sequence[Answer], lines: Sequence[dict[str, Any]]) -> dict[str, int]:

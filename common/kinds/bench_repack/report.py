@@ -13,7 +13,7 @@ from common.kinds.bench_repack.plan import (
     from_lines,
 )
 from common.measure import page, run
-from common.measure.log import significant
+from common.measure.rows import significant
 
 
 def summarise(folder: Path) -> dict[str, Any]:

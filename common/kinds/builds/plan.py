@@ -8,10 +8,10 @@ from common.engines.llamacpp import build as engine
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS
-from common.measure import log as summaries
-from common.measure import stats
-from common.measure.log import BASELINE, Log, Trial, significant
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure import rows, stats
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import BASELINE, Trial, significant
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
@@ -148,12 +148,12 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     with the same drafter."""
     drafter = arm.removeprefix(PREFIX)
     baseline = arm.removesuffix(drafter) + BASELINE
-    speeds, up, over, equal = summaries.speeds(greedy, arm), None, None, None
+    speeds, up, over, equal = rows.speeds(greedy, arm), None, None, None
     if arm != baseline:
-        up = summaries.speed_up(summaries.speeds(greedy, baseline), speeds)
+        up = rows.speed_up(rows.speeds(greedy, baseline), speeds)
     if _is_other(arm):
-        over = summaries.speed_up(summaries.speeds(greedy, drafter), speeds)
-        equal = summaries.equal_replies(greedy, [drafter, arm])
+        over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
+        equal = rows.equal_replies(greedy, [drafter, arm])
     own = [trial for trial in greedy if trial["arm"] == arm]
     waits = [trial["samples"][0]["ttft_ms"] for trial in own]
     waits = [wait for wait in waits if wait is not None]
@@ -161,12 +161,12 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
         "arm": arm,
         "build": "other" if _is_other(arm) else "rig",
         "drafter": drafter,
-        "tokens_per_second": summaries.mean_speed(speeds),
+        "tokens_per_second": rows.mean_speed(speeds),
         "speed_up": up,
         "over_rig": over,
         "ttft_ms": significant(stats.geometric_mean(waits)) if waits else None,
-        "kept": summaries.kept(own),
-        "memory_mib": summaries.memory(
+        "kept": rows.kept(own),
+        "memory_mib": rows.memory(
             [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
         ),
         "equal_rig": equal,
@@ -176,12 +176,12 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
 def _cell(cell: str, drafter: str, greedy: list[Trial]) -> dict[str, Any]:
     """One prompt with one drafter setting in both builds."""
     own = [trial for trial in greedy if trial["cell"] == cell]
-    rig, other = summaries.speeds(own, drafter), summaries.speeds(own, PREFIX + drafter)
-    over = summaries.speed_up(rig, other)
+    rig, other = rows.speeds(own, drafter), rows.speeds(own, PREFIX + drafter)
+    over = rows.speed_up(rig, other)
     return {
         "cell": cell,
         "drafter": drafter,
-        "rig": summaries.mean_speed(rig),
-        "other": summaries.mean_speed(other),
+        "rig": rows.mean_speed(rig),
+        "other": rows.mean_speed(other),
         "over_rig": over["ratio"] if over else None,
     }

@@ -6,7 +6,7 @@ from typing import Any
 from common.engines.llamacpp.build import Engine
 from common.kinds.builds import plan as builds
 from common.measure import figures, page
-from common.measure.log import BASELINE
+from common.measure.rows import BASELINE
 
 NAMES = {"rig": "the rig's own", "other": "the other"}
 VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}

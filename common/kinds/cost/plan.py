@@ -13,11 +13,11 @@ from typing import Any
 
 from common import places
 from common.errors import RigError
-from common.known import chain
-from common.measure import log as summaries
-from common.measure import stats
-from common.measure.log import BASELINE, Log, Trial, significant
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.known import chain, files
+from common.measure import rows, stats
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import BASELINE, Trial, significant
 from common.measure.texts import prompts
 from common.rig import Rig
 from common.serving import client
@@ -72,7 +72,7 @@ def make(shape: str, progress: Callable[[int], object] = lambda _: None) -> None
     folder.mkdir(parents=True, exist_ok=True)
     if shape == TINY:
         if not all(places.model_file(name).is_file() for name in names(shape)):
-            chain.write_pair(folder, chain.make_chain())
+            files.write_pair(folder, chain.make_chain())
         return
     need = sum(size_of(SHAPES[shape], role, "q4_0") for role in _missing(shape))
     free = shutil.disk_usage(folder).free
@@ -140,17 +140,17 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     changes = log.manifest["plan"]["arms"][arm]
     rates = [float(part) for part in changes.get("SPEC_SYNTH_RATES", "").split(",") if part]
     own = [trial for trial in greedy if trial["arm"] == arm]
-    speeds, baseline = summaries.speeds(own), summaries.speeds(greedy, BASELINE)
+    speeds, baseline = rows.speeds(own), rows.speeds(greedy, BASELINE)
     return {
         "arm": arm,
         "draft_length": len(rates) or None,
         "accept": rates[0] if rates else None,
-        "tokens_per_second": summaries.mean_speed(speeds),
-        "speed_up": summaries.speed_up(baseline, speeds) if rates else None,
-        "kept": summaries.kept(own),
+        "tokens_per_second": rows.mean_speed(speeds),
+        "speed_up": rows.speed_up(baseline, speeds) if rates else None,
+        "kept": rows.kept(own),
         "kept_set": significant(sum(rates) / len(rates)) if rates else None,
         "step_cost": _step_cost(own, baseline) if rates else None,
-        "memory_mib": summaries.memory(
+        "memory_mib": rows.memory(
             [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
         ),
     }
@@ -171,7 +171,7 @@ def _step_cost(own: Sequence[Trial], baseline: dict[stats.Key, float]) -> float 
             continue
         later = sample["predicted_n"] - 1
         per_step = later / (later - (sample["draft_n_accepted"] or 0))
-        costs.append(per_step * undrafted / summaries.decode_speed(trial))
+        costs.append(per_step * undrafted / rows.decode_speed(trial))
     return significant(stats.geometric_mean(costs)) if costs else None
 
 
@@ -180,7 +180,7 @@ def _break_even(arms: Sequence[dict[str, Any]], length: int) -> dict[str, Any]:
     own = [arm for arm in arms if arm["draft_length"] == length and arm["speed_up"]]
     # `crossing` looks for a fall to 1, so the acceptances go by their negatives.
     fall = sorted((-arm["accept"], arm["speed_up"]) for arm in own)
-    found = summaries.crossing(fall)
+    found = rows.crossing(fall)
     at, low, high = (None if x is None else -x for x in (found["at"], found["high"], found["low"]))
     why = {"holds": "below", "never": "above", None: None}[found["why"]]
     costs = [arm["step_cost"] for arm in own if arm["step_cost"]]

@@ -8,9 +8,11 @@ from common.digest import sha256
 from common.errors import RigError
 from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS, cell_rows
 from common.known import chain
-from common.measure import log as summaries
-from common.measure.log import BASELINE, Log, Trial, equal_replies
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.known import files as known_files
+from common.measure import rows
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import BASELINE, Trial, equal_replies
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
@@ -59,7 +61,7 @@ def _make_known(own: str) -> None:
         path = places.model_file(other_name(own, kind))
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            chain.write_drafter(path, chain.make_chain(), kind)
+            known_files.write_drafter(path, chain.make_chain(), kind)
 
 
 def plan(rig: Rig, quick: bool = False) -> Plan:
@@ -104,20 +106,20 @@ def summarise(folder: Path) -> dict[str, Any]:
 
 def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
     """One arm; `over_own` is its speed over the rig's own format's."""
-    speeds = summaries.speeds(greedy, arm)
+    speeds = rows.speeds(greedy, arm)
     up = over = None
     if arm != BASELINE:
-        up = summaries.speed_up(summaries.speeds(greedy, BASELINE), speeds)
+        up = rows.speed_up(rows.speeds(greedy, BASELINE), speeds)
     if arm not in (BASELINE, own):
-        over = summaries.speed_up(summaries.speeds(greedy, own), speeds)
+        over = rows.speed_up(rows.speeds(greedy, own), speeds)
     return {
         "arm": arm,
         "file": log.manifest["plan"]["inputs"]["drafters"].get(arm),
-        "tokens_per_second": summaries.mean_speed(speeds),
+        "tokens_per_second": rows.mean_speed(speeds),
         "speed_up": up,
         "over_own": over,
-        "kept": summaries.kept([trial for trial in greedy if trial["arm"] == arm]),
-        "memory_mib": summaries.memory(
+        "kept": rows.kept([trial for trial in greedy if trial["arm"] == arm]),
+        "memory_mib": rows.memory(
             [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
         ),
         "equal_none": None if arm == BASELINE else equal_replies(greedy, [BASELINE, arm]),

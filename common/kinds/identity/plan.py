@@ -7,7 +7,8 @@ from typing import Any
 from common.kinds.speed import plan as speed
 from common.known import chain as pair
 from common.measure import log as summaries
-from common.measure.loop import Cell, Plan, Round
+from common.measure import rows as measure_rows
+from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import SIX, made, prompts
 from common.rig import Rig
 from common.serving import client
@@ -42,9 +43,9 @@ def summarise(folder: Path) -> dict[str, Any]:
     log = summaries.Log(folder)
     replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
     baseline = {cell: r for (turn, arm, cell), r in replies.items()
-                if (turn, arm) == (GREEDY, summaries.BASELINE)}  # fmt: skip
-    blocks = [(CONTROL, summaries.BASELINE)]
-    blocks += [(GREEDY, arm) for arm in log.arms if arm != summaries.BASELINE]
+                if (turn, arm) == (GREEDY, measure_rows.BASELINE)}  # fmt: skip
+    blocks = [(CONTROL, measure_rows.BASELINE)]
+    blocks += [(GREEDY, arm) for arm in log.arms if arm != measure_rows.BASELINE]
     rows, differences = [], []
     for turn, arm in blocks:
         own = {cell: r for (t, a, cell), r in replies.items() if (t, a) == (turn, arm)}
@@ -62,7 +63,7 @@ def summarise(folder: Path) -> dict[str, Any]:
                 "equal": len(shared) - len(found),
                 "of": len(shared),
                 "near_ties": sum(one["near_tie"] is True for one in found),
-                "kept": summaries.kept(trials),
+                "kept": measure_rows.kept(trials),
             }
         )
         differences += found
@@ -105,7 +106,7 @@ def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
         "after": "".join(mine[:token])[-40:],
         "text": text,
         "other_text": other_text,
-        "gap": summaries.significant(gap),
+        "gap": measure_rows.significant(gap),
         "gap_is_lower_bound": bound,
         "near_tie": None if gap is None else not bound and gap < NEAR_TIE,
     }

@@ -5,9 +5,10 @@ from typing import Any
 
 from common.errors import RigError
 from common.kinds.speed.plan import GREEDY
-from common.measure import log as summaries
-from common.measure.log import BASELINE, Log, Trial
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure import rows as measure_rows
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import BASELINE, Trial
 from common.measure.texts import document, prompts
 from common.rig import Rig
 from common.serving import client
@@ -106,18 +107,18 @@ def summarise(folder: Path) -> dict[str, Any]:
 def _row(log: Log, greedy: list[Trial], depth: int, arm: str) -> dict[str, Any]:
     here = [trial for trial in greedy if log.cells[trial["cell"]]["depth"] == depth]
     own = [trial for trial in here if trial["arm"] == arm]
-    speeds = summaries.speeds(own)
+    speeds = measure_rows.speeds(own)
     up = None
     if arm != BASELINE:
-        up = summaries.speed_up(summaries.speeds(here, BASELINE), speeds)
+        up = measure_rows.speed_up(measure_rows.speeds(here, BASELINE), speeds)
     reused = [trial["samples"][0]["cache_n"] for trial in own]
     return {
         "depth": depth,
         "arm": arm,
-        "tokens_per_second": summaries.mean_speed(speeds),
+        "tokens_per_second": measure_rows.mean_speed(speeds),
         "speed_up": up,
-        "kept": summaries.kept(own),
-        "memory_mib": summaries.memory(own),
+        "kept": measure_rows.kept(own),
+        "memory_mib": measure_rows.memory(own),
         "reused": max((count for count in reused if count is not None), default=None),
         "trials": len(own),
     }
@@ -133,7 +134,7 @@ def _gone(rows: list[dict[str, Any]], arm: str) -> dict[str, Any]:
     deepest = max((depth for depth, _ in points), default=None)
     return {
         "arm": arm,
-        **summaries.crossing(points),
-        "pays_to": summaries.pays_to(points),
+        **measure_rows.crossing(points),
+        "pays_to": measure_rows.pays_to(points),
         "deepest": deepest,
     }

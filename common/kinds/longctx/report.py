@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from common.measure import figures, page
-from common.measure.log import BASELINE
+from common.measure.rows import BASELINE
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:

@@ -5,9 +5,11 @@ from typing import Any
 
 from common.errors import RigError
 from common.measure import log as summaries
+from common.measure import rows as measure_rows
 from common.measure import stats
-from common.measure.log import BASELINE, Log, Trial, significant
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import BASELINE, Trial, significant
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
@@ -73,14 +75,14 @@ def summarise(folder: Path) -> dict[str, Any]:
 
 def _speed(arm: str, trials: list[Trial]) -> dict[str, Any]:
     """Speed, speed-up and kept of one arm over some trials; absent values are None."""
-    speeds, up = summaries.speeds(trials, arm), None
+    speeds, up = measure_rows.speeds(trials, arm), None
     if arm != BASELINE:
-        up = summaries.speed_up(summaries.speeds(trials, BASELINE), speeds)
+        up = measure_rows.speed_up(measure_rows.speeds(trials, BASELINE), speeds)
     return {
         "arm": arm,
-        "tokens_per_second": summaries.mean_speed(speeds),
+        "tokens_per_second": measure_rows.mean_speed(speeds),
         "speed_up": up,
-        "kept": summaries.kept([trial for trial in trials if trial["arm"] == arm]),
+        "kept": measure_rows.kept([trial for trial in trials if trial["arm"] == arm]),
     }
 
 
@@ -91,7 +93,7 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     return {
         **_speed(arm, greedy),
         "ttft_ms": significant(stats.geometric_mean(measured)) if measured else None,
-        "memory_mib": summaries.memory(own, log.ready_memory(arm)),
+        "memory_mib": measure_rows.memory(own, log.ready_memory(arm)),
     }
 
 

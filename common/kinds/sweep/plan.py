@@ -10,9 +10,10 @@ from typing import Any
 
 from common.errors import RigError
 from common.kinds.speed.plan import GREEDY
-from common.measure import log as summaries
-from common.measure.log import Log, Trial, output_speed, significant
-from common.measure.loop import Arm, Cell, Plan, Round
+from common.measure import rows as measure_rows
+from common.measure.log import Log
+from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import Trial, output_speed, significant
 from common.measure.texts import document, made, prompts
 from common.rig import Rig
 from common.serving import client
@@ -197,13 +198,13 @@ def _row(log: Log, trials: list[Trial], arm: str) -> dict[str, Any]:
     busy = [value for value in counted if value is not None]
     return {
         "arm": arm,
-        "tokens_per_second": summaries.mean_speed(summaries.speeds(own, speed=output_speed)),
-        "repeats_spread": _spread(summaries.speeds(own, speed=output_speed)),
+        "tokens_per_second": measure_rows.mean_speed(measure_rows.speeds(own, speed=output_speed)),
+        "repeats_spread": _spread(measure_rows.speeds(own, speed=output_speed)),
         "ttft_ms": _percentiles([s["ttft_ms"] for s in samples if s["ttft_ms"] is not None]),
         "tpot_ms": _percentiles([tpot for s in samples if (tpot := _tpot(s)) is not None]),
         "busy_slots": significant(statistics.fmean(busy)) if busy else None,
-        "kept": summaries.kept(own),
-        "memory_mib": summaries.memory(own, log.ready_memory(arm)),
+        "kept": measure_rows.kept(own),
+        "memory_mib": measure_rows.memory(own, log.ready_memory(arm)),
         "trials": len(own),
     }
 
@@ -236,14 +237,14 @@ def _spread(speeds: dict[Any, float]) -> float | None:
 
 def _ratios(log: Log, trials: list[Trial], kind: str, at_once: int) -> dict[str, Any]:
     """Drafter over none in each layout, and shared over per-slot with and without drafter."""
-    speeds = {arm: summaries.speeds(trials, arm, output_speed) for arm in log.arms}
+    speeds = {arm: measure_rows.speeds(trials, arm, output_speed) for arm in log.arms}
     found: dict[str, Any] = {"kind": kind, "at_once": at_once, "drafter": {}, "sharing": {}}
     for layout in LAYOUTS:
-        found["drafter"][layout] = summaries.speed_up(
+        found["drafter"][layout] = measure_rows.speed_up(
             speeds[f"{OFF}, {layout}"], speeds[f"{ON}, {layout}"]
         )
     for name in (OFF, ON):
-        found["sharing"][name] = summaries.speed_up(
+        found["sharing"][name] = measure_rows.speed_up(
             speeds[f"{name}, per-slot"], speeds[f"{name}, shared"]
         )
     return found
@@ -260,7 +261,7 @@ def _turn(ratios: list[dict[str, Any]], kind: str, layout: str) -> dict[str, Any
     return {
         "kind": kind,
         "layout": layout,
-        **summaries.crossing(points),
-        "pays_to": summaries.pays_to(points),
+        **measure_rows.crossing(points),
+        "pays_to": measure_rows.pays_to(points),
         "most": most,
     }

@@ -13,8 +13,8 @@ from typing import Any
 from common.errors import RigError
 from common.kinds.speed.plan import GREEDY
 from common.measure import stats
-from common.measure.log import output_speed
-from common.measure.loop import Arm, Round
+from common.measure.plan import Arm, Round
+from common.measure.rows import output_speed
 
 # Two settings that differ by less are taken as equally good; a change must be worth as much.
 WORTH = 1.01

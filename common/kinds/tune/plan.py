@@ -8,7 +8,7 @@ from common.errors import RigError
 from common.kinds.speed.plan import GREEDY
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
-from common.measure.loop import Cell, Plan, Round
+from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import Document, document, made, prompts
 from common.rig import Rig
 from common.serving import client

@@ -6,10 +6,11 @@ from typing import Any
 
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
-from common.measure import log as summaries
+from common.measure import rows as measure_rows
 from common.measure import stats
-from common.measure.log import Log, Trial, output_speed, significant
-from common.measure.loop import Arm, Round
+from common.measure.log import Log
+from common.measure.plan import Arm, Round
+from common.measure.rows import Trial, output_speed, significant
 
 
 def summarise(folder: Path) -> dict[str, Any]:
@@ -58,16 +59,16 @@ def _stage(log: Log, stage: Stage) -> dict[str, Any]:
 def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any]:
     unchanged = stage.arms[0].name
     own = [trial for trial in trials if trial["arm"] == arm.name]
-    base = summaries.speeds(trials, unchanged, output_speed)
-    speeds = summaries.speeds(own, speed=output_speed)
+    base = measure_rows.speeds(trials, unchanged, output_speed)
+    speeds = measure_rows.speeds(own, speed=output_speed)
     return {
         "arm": arm.name,
         "changes": dict(arm.changes),
         "prompts": len(own),
-        "tokens_per_second": summaries.mean_speed(speeds),
-        "speed_up": None if arm.name == unchanged else summaries.speed_up(base, speeds),
-        "kept": summaries.kept(own),
-        "memory_mib": summaries.memory(own, log.ready_memory(arm.name)),
+        "tokens_per_second": measure_rows.mean_speed(speeds),
+        "speed_up": None if arm.name == unchanged else measure_rows.speed_up(base, speeds),
+        "kept": measure_rows.kept(own),
+        "memory_mib": measure_rows.memory(own, log.ready_memory(arm.name)),
         "dropped": stage.dropped.get(arm.name),
     }
 
@@ -90,12 +91,12 @@ def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
         rows.append(
             {
                 "arm": arm.name,
-                "tokens_per_second": summaries.mean_speed(speeds[arm.name]),
+                "tokens_per_second": measure_rows.mean_speed(speeds[arm.name]),
                 "over_current": over(speeds, course.current.name, arm.name),
                 "over_none": over(speeds, none, arm.name) if none else None,
                 "by_round": _by_round(speeds, course.current.name, arm.name, done),
-                "kept": summaries.kept(own),
-                "memory_mib": summaries.memory(own, log.ready_memory(arm.name)),
+                "kept": measure_rows.kept(own),
+                "memory_mib": measure_rows.memory(own, log.ready_memory(arm.name)),
             }
         )
     prompts = sum(len(turn.only or ()) for turn in done)
