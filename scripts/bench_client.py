@@ -11,6 +11,7 @@ from tqdm import tqdm
 from common.errors import RigError
 from common.host import facts
 from common.kinds import report
+from common.kinds.bench_client import plan
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench
 from common.kinds.bench_client.peers import PEERS, Peer
@@ -20,24 +21,24 @@ from scripts import cli
 
 def body() -> int:
     loaded = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    rounds = 1 if cli.flag("QUICK") else bench.ROUNDS
+    rounds = 1 if cli.flag("QUICK") else plan.ROUNDS
     peers, absent = at_hand(os.environ.get("PEERS", ",".join(peer.name for peer in PEERS)))
     manifest = {
-        "clients": [bench.OURS, *(peer.name for peer in peers)],
+        "clients": [plan.OURS, *(peer.name for peer in peers)],
         "versions": {peer.name: peer.version for peer in peers},
         "absent": absent,
-        "streams": list(bench.STREAMS),
+        "streams": list(plan.STREAMS),
         "rounds": rounds,
-        "schedule": {"chunks": bench.CHUNKS, "rate": bench.RATE, "ttft_s": bench.TTFT_S},
+        "schedule": {"chunks": plan.CHUNKS, "rate": plan.RATE, "ttft_s": plan.TTFT_S},
         "harness": facts.harness(),
         "host": facts.host(),
     }
-    turns = [(turn, streams) for turn in range(rounds) for streams in bench.STREAMS]
-    with run.create(loaded, "bench-client", manifest) as current, bench.mock_server() as url:
+    turns = [(turn, streams) for turn in range(rounds) for streams in plan.STREAMS]
+    with run.create(loaded, "bench-client", manifest) as current, plan.mock_server() as url:
         with tqdm(total=len(turns) * (1 + len(peers)), unit="run", disable=None) as bar:
             for turn, streams in turns:
                 for peer in (None, *peers):
-                    name = peer.name if peer else bench.OURS
+                    name = peer.name if peer else plan.OURS
                     bar.set_description(f"{streams} streams, {name}")
                     line = {"round": turn, "client": name, "streams": streams}
                     current.append(run.JOURNAL, {**line, **measured(peer, url, streams)})
@@ -72,9 +73,9 @@ def at_hand(names: str) -> tuple[list[Peer], dict[str, str]]:
 def measured(peer: Peer | None, url: str, streams: int) -> dict[str, Any]:
     """A journal line's figures. A peer that fails is noted; our own failure ends the run."""
     if peer is None:
-        return {"failed": None, **bench.ours(url, streams)}
+        return {"failed": None, **plan.ours(url, streams)}
     try:
-        return {"failed": None, **bench.theirs(peer, url, streams)}
+        return {"failed": None, **plan.theirs(peer, url, streams)}
     except RigError as error:
         return {"failed": str(error)}
 

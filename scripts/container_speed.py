@@ -20,12 +20,12 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from common import places
-from common.engines.llamacpp import build
+from common.engines.llamacpp import build, serve
 from common.errors import RigError
 from common.measure import stats
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client, process
+from common.serving import client
 from common.serving.process import Server
 from scripts import cli
 
@@ -41,7 +41,7 @@ class Contained(AbstractContextManager["Contained"]):
         self.container: Container | None = None
 
     def __enter__(self) -> "Contained":
-        line = process.command(self.rig, build.CONTAINER, measuring=True)
+        line = serve.command(self.rig, build.CONTAINER, measuring=True)
         inside = [word.replace(str(places.models()), "/models") for word in line]
         port = str(self.rig.port)
         self.container = docker.from_env().containers.run(
@@ -92,7 +92,7 @@ def compare(host: Rig, contained: Rig, rounds: int, show: Callable[[str], None])
     in_container: dict[stats.Key, float] = {}
     for number in range(rounds):
         for index, (name, text) in enumerate(prompts(SIX).items()):
-            body = client.chat(text, TOKENS, temperature=0, seed=1)
+            body = serve.chat(text, TOKENS, temperature=0, seed=1)
             turns = [(on_host, host), (in_container, contained)]
             for found, rig in turns if (number + index) % 2 else reversed(turns):
                 found[(name, f"round {number}")] = speed(rig, body)

@@ -16,10 +16,10 @@ from common.host import facts
 from common.kinds import report
 from common.measure import loop, run
 from common.measure.plan import Plan
+from common.measure.texts import Tokenizer
 from common.rig import Rig
 from common.serving import process, record
 from common.serving.process import Server
-from common.serving.tokenizer import Tokenizer
 from scripts.cli import flag, load_rig, parser, say
 from scripts.preparing import prepare
 

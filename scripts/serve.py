@@ -4,10 +4,11 @@ import json
 import shlex
 import sys
 
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import CONTAINER
 from common.errors import RigError
 from common.rig import Rig
-from common.serving import process, record
+from common.serving import record
 from common.serving.process import Server
 from scripts import cli, preparing
 
@@ -34,7 +35,7 @@ def body() -> None:
                 code = running.follow(sys.stdout.buffer.write)
             else:
                 code = running.process.wait()
-            if code not in process.ORDERLY:
+            if code not in serve.ORDERLY:
                 raise running.death("llama-server has ended by itself")
     finally:
         if recorded:  # a second serve that found the port taken must not forget the first
@@ -44,9 +45,9 @@ def body() -> None:
 
 def introduce(rig: Rig, running: Server) -> None:
     """What a user needs next: the address, a line to try, and whether the drafter works."""
-    properties = process.properties(rig.url) or {}
+    properties = serve.properties(rig.url) or {}
     cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
-    if process.has_page(rig.url):
+    if serve.has_page(rig.url):
         cli.say(f"chat in a browser: {rig.url}/")
     request = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
     cli.say(f"try: curl {rig.url}/v1/chat/completions -d {shlex.quote(json.dumps(request))}")

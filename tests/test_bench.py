@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import RigError
 from common.kinds import report
-from common.kinds.bench_client import peers
+from common.kinds.bench_client import peers, plan
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench
 from common.measure import run
@@ -25,7 +25,7 @@ def written(folder: Path, us: float, benchy_us: float | None, **errors: float) -
         "what": "bench-client",
         "started": "2026-01-01T00:00:00+00:00",
         "ended": "2026-01-01T00:01:00+00:00",
-        "clients": [bench.OURS, "llama-benchy"],
+        "clients": [plan.OURS, "llama-benchy"],
         "versions": {"llama-benchy": "0.4.0"},
         "absent": {},
         "streams": [16],
@@ -34,7 +34,7 @@ def written(folder: Path, us: float, benchy_us: float | None, **errors: float) -
         "harness": {"commit": "0" * 40, "dirty": False},
         "host": {"cpu": "a CPU", "cores": 2, "kernel": "6.0"},
     }
-    own = {"client": bench.OURS, "streams": 16, "failed": None, "us_per_chunk": us}
+    own = {"client": plan.OURS, "streams": 16, "failed": None, "us_per_chunk": us}
     theirs: dict[str, Any] = {"client": "llama-benchy", "streams": 16}
     if benchy_us is None:
         theirs["failed"] = "llama-benchy 0.4.0 failed: no reason"
@@ -129,8 +129,8 @@ def test_the_whole_of_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(bench, "STREAMS", (2,))
-    monkeypatch.setattr(bench, "RATE", 500.0)
+    monkeypatch.setattr(plan, "STREAMS", (2,))
+    monkeypatch.setattr(plan, "RATE", 500.0)
     monkeypatch.setattr(bench, "MOST_US", 1e9)
     monkeypatch.setattr(bench, "MOST_TTFT_MS", 1e9)
     monkeypatch.setattr(bench, "MOST_RATE_ERROR", 1.0)

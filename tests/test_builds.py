@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from common import rig
-from common.engines.llamacpp import build, source
+from common.engines.llamacpp import build, serve, source
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds import report
 from common.kinds.builds import plan as builds
 from common.measure import run
 from common.rig import ROOT, Rig
-from common.serving import process
 from tests.run_script import Done, measure, measure_as_process
 
 FLAG = "-DGGML_CPU_REPACK=OFF"
@@ -223,13 +222,11 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
     # What it was linked with comes before what the image has.
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/nvidia/lib")
     assert own.libraries is None
-    assert process.environment(own.libraries)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib"
+    assert serve.environment(own.libraries)["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib"
     lib = tmp_path / "other" / "lib"
-    assert (
-        process.environment(second.libraries)["LD_LIBRARY_PATH"] == f"{lib}:/usr/local/nvidia/lib"
-    )
+    assert serve.environment(second.libraries)["LD_LIBRARY_PATH"] == f"{lib}:/usr/local/nvidia/lib"
     monkeypatch.delenv("LD_LIBRARY_PATH")
-    assert process.environment(second.libraries)["LD_LIBRARY_PATH"] == str(lib)
+    assert serve.environment(second.libraries)["LD_LIBRARY_PATH"] == str(lib)
     # The same flags on another CUDA are another build.
     older = mine.variant({"CUDA_VERSION": "12.9.1"})
     assert build.find(older).server == own.server

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from common import places
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds import report
 from common.kinds.cost import plan as cost
 from common.kinds.cost import report as cost_report
-from common.kinds.cost.plan import acceptance_for
+from common.kinds.cost import summary as cost_summary
+from common.kinds.cost.summary import acceptance_for
 from common.measure import page
 from common.rig import Rig
-from common.serving import process
 from common.weights import random_pair
 from common.weights.gguf_file import open_gguf
 from common.weights.shapes import SHAPES
@@ -43,10 +44,10 @@ def test_arms_and_flags(tiny: Rig) -> None:
         "none", "n=1 at 0.5", "n=2 at 0.5", "n=3 at 0.5", "n=4 at 0.5",
         "n=1 at 0.7", "n=2 at 0.7", "n=3 at 0.7", "n=4 at 0.7",
     ]  # fmt: skip
-    line = process.command(rig.variant(plan.arms[7].changes), "x")
+    line = serve.command(rig.variant(plan.arms[7].changes), "x")
     assert line[line.index("--spec-synth-rates") + 1] == "0.7,0.49,0.343"
     assert line[line.index("--spec-draft-n-max") + 1] == "3"
-    assert "--spec-synth-rates" not in process.command(rig.variant(plan.arms[0].changes), "x")
+    assert "--spec-synth-rates" not in serve.command(rig.variant(plan.arms[0].changes), "x")
     bodies = [cell.bodies[0] for cell in plan.cells]
     assert len({body["seed"] for body in bodies}) == len(bodies) == 4
     assert all("seed" not in turn.sampling for turn in plan.rounds)
@@ -135,12 +136,12 @@ def test_break_even_between_points() -> None:
         return {"draft_length": 2, "accept": accept, "speed_up": up, "step_cost": 1.8}
 
     arms = [arm(0.5, 0.8), arm(0.6, 1.0 / 0.8), arm(0.7, 1.5)]
-    row = cost._break_even(arms, 2)
+    row = cost_summary._break_even(arms, 2)
     assert row["at"] == pytest.approx(0.55)
     assert row["low"] < 0.55 < row["high"]
     assert row["by_cost"] == pytest.approx(acceptance_for(1.8, 2), rel=1e-5)
     assert cost_report.in_words(row).startswith("0.55 (95%: 0.5")
-    assert cost_report.in_words(cost._break_even([], 2)) == "not measured"
+    assert cost_report.in_words(cost_summary._break_even([], 2)) == "not measured"
 
 
 @pytest.mark.engine

@@ -9,8 +9,8 @@ import pytest
 
 from common.errors import RigError
 from common.measure import texts
+from common.measure.texts import Tokenizer
 from common.rig import ROOT, Rig, load
-from common.serving.tokenizer import Tokenizer
 
 
 class Words(Tokenizer):

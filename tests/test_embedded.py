@@ -17,7 +17,7 @@ import requests
 
 from common import rig
 from common.compare import conditions
-from common.engines.llamacpp import build, embedded
+from common.engines.llamacpp import build, embedded, serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
@@ -63,7 +63,7 @@ def library() -> Any:
 
 
 def filled(rig: Rig, library: Any, measuring: bool = True) -> Any:
-    line = server.command(rig, "", measuring)[1:]
+    line = serve.command(rig, "", measuring)[1:]
     return embedded_server.parameters(embedded_server.parser().parse_args(line), library)
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_said_is_as_llama_server_has_it(tiny: Rig, library: Any) -> 
 def test_it_reads_the_same_log_level(
     tiny: Rig, library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    level = server.environment()["LLAMA_ARG_LOG_VERBOSITY"]
+    level = serve.environment()["LLAMA_ARG_LOG_VERBOSITY"]
     monkeypatch.setenv("LLAMA_ARG_LOG_VERBOSITY", level)
     assert filled(tiny, library).verbosity == int(level)
 
@@ -187,7 +187,7 @@ def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> No
         assert process is not None
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) in server.ORDERLY
+        assert process.wait(30) in serve.ORDERLY
         assert time.monotonic() - begin < server.STOP_S  # nobody had to kill it
 
 

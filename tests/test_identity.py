@@ -12,9 +12,10 @@ import pytest
 from common.engines.llamacpp.build import Engine
 from common.kinds import report
 from common.kinds.identity import plan as identity
+from common.kinds.identity import summary as identity_summary
 from common.measure.plan import Plan
+from common.measure.texts import Tokenizer
 from common.rig import Rig
-from common.serving.tokenizer import Tokenizer
 from scripts import measuring
 
 Fake = Callable[..., Engine]
@@ -61,22 +62,22 @@ def reply(*texts: str, end: str = "stop", tops: Any = None) -> dict[str, Any]:
 def test_where_two_replies_part() -> None:
     top = {1: [[5, " cat", -0.70], [6, " dog", -0.75], [1, "", -3.0]]}
     base = reply("A", " cat", " sat", tops=top)
-    assert identity.compare(base, reply("A", " cat", " sat")) is None
-    near = identity.compare(base, reply("A", " dog", " sat"))
+    assert identity_summary.compare(base, reply("A", " cat", " sat")) is None
+    near = identity_summary.compare(base, reply("A", " dog", " sat"))
     assert near == {
         "token": 1, "after": "A", "text": " cat", "other_text": " dog", "gap": 0.05,
         "gap_is_lower_bound": False, "near_tie": True,
     }  # fmt: skip
-    end = identity.compare(base, reply("A"))
+    end = identity_summary.compare(base, reply("A"))
     assert end is not None
     assert (end["other_text"], end["gap"], end["near_tie"]) == (None, 2.3, False)
-    far = identity.compare(base, reply("A", " horse"))
+    far = identity_summary.compare(base, reply("A", " horse"))
     assert far is not None
     assert (far["gap"], far["gap_is_lower_bound"], far["near_tie"]) == (2.3, True, False)
-    longer = identity.compare(reply("A"), reply("A", " cat"))
+    longer = identity_summary.compare(reply("A"), reply("A", " cat"))
     assert longer is not None
     assert (longer["text"], longer["gap"], longer["near_tie"]) == (None, None, None)
-    cut = identity.compare(base, reply("A", " cat", " sat", end="length"))
+    cut = identity_summary.compare(base, reply("A", " cat", " sat", end="length"))
     assert cut is not None
     assert cut["token"] == 3
 

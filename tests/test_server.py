@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from common import places, rig
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
-from common.serving import process
 from common.serving.process import Server
 
 FACTS = (
@@ -36,21 +36,21 @@ def test_the_line_is_the_published_one(
         "DRAFTER", f"/m/gemma-4-E{size.upper()}-it-qat-assistant-q4_0-exact.gguf"
     )
     wanted = wanted.removesuffix("N") + {"3050oem": "2", "1650ti": "1"}[card]
-    assert " ".join(process.command(loaded, "llama-server")) == wanted
+    assert " ".join(serve.command(loaded, "llama-server")) == wanted
     none = loaded.variant({"SPEC_DRAFT_MODEL": ""})
-    assert " ".join(process.command(none, "llama-server")) == wanted.partition(" -md")[0]
+    assert " ".join(serve.command(none, "llama-server")) == wanted.partition(" -md")[0]
 
 
 def test_measuring_pins_the_defaults(tiny: Rig) -> None:
-    line = " ".join(process.command(tiny, "x", measuring=True))
+    line = " ".join(serve.command(tiny, "x", measuring=True))
     assert line.endswith("-np 1 -fit off -cram 0")
     several = tiny.variant({"PARALLEL": "4", "KV_UNIFIED": "1"})
-    line = " ".join(process.command(several, "x", measuring=True))
+    line = " ".join(serve.command(several, "x", measuring=True))
     assert line.endswith("-np 4 -kvu -fit off -cram 0")
 
 
 def test_ngram_types_need_no_drafter_file(tiny: Rig) -> None:
-    line = process.command(tiny.variant({"SPEC_TYPE": "ngram-mod"}), "x")
+    line = serve.command(tiny.variant({"SPEC_TYPE": "ngram-mod"}), "x")
     assert "-md" not in line
     assert line[line.index("--spec-type") + 1] == "ngram-mod"
 
@@ -115,7 +115,7 @@ def test_a_drafter_of_another_model(own_models: Rig, real_engine: Engine) -> Non
 def test_a_spec_type_the_engine_does_not_know(
     tiny: Rig, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_draft_flags", lambda _rig: ["--spec-type", "draft-tomorrow"])
+    monkeypatch.setattr(serve, "_draft_flags", lambda _rig: ["--spec-type", "draft-tomorrow"])
     assert "does not know this SPEC_TYPE" in failure(tiny, real_engine)
 
 
@@ -123,7 +123,7 @@ def test_a_spec_type_the_engine_does_not_know(
 def test_a_flag_the_engine_does_not_know(
     tiny: Rig, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_draft_flags", lambda _rig: ["--draft-from-tomorrow"])
+    monkeypatch.setattr(serve, "_draft_flags", lambda _rig: ["--draft-from-tomorrow"])
     assert "too old for a flag" in failure(tiny, real_engine)
 
 
@@ -168,7 +168,7 @@ def test_settings_in_the_environment_do_not_reach_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
-    assert "LLAMA_ARG_CTX_SIZE" not in process.environment()
+    assert "LLAMA_ARG_CTX_SIZE" not in serve.environment()
 
 
 def test_a_killed_parent_takes_its_server_along(

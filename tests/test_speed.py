@@ -16,7 +16,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds import report
 from common.kinds.speed import plan as speed
-from common.measure import run
+from common.measure import arms, run
 from common.rig import Rig
 from tests.run_script import Done, begin, measure, measure_as_process
 
@@ -194,7 +194,7 @@ def test_the_order_of_arms_rotates(tiny: Rig) -> None:
 
 def test_draft_types_become_arms(tiny: Rig) -> None:
     rig = tiny.variant({"SPEED_SPEC_TYPES": "draft-mtp,draft-mtp+ngram-mod,ngram-simple"})
-    names = [arm.name for arm in speed.arms(rig)]
+    names = [arm.name for arm in arms.arms(rig)]
     assert names == [
         "none", "draft-mtp n=1", "draft-mtp n=2", "draft-mtp n=3", "draft-mtp+ngram-mod n=1",
         "draft-mtp+ngram-mod n=2", "draft-mtp+ngram-mod n=3", "ngram-simple",
@@ -203,4 +203,4 @@ def test_draft_types_become_arms(tiny: Rig) -> None:
 
 def test_without_a_drafter_there_is_nothing_to_compare(tiny: Rig) -> None:
     with pytest.raises(RigError, match="nothing to compare"):
-        speed.arms(tiny.variant({"SPEC_DRAFT_MODEL": ""}))
+        arms.arms(tiny.variant({"SPEC_DRAFT_MODEL": ""}))

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from common import rig
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds import report
 from common.kinds.tune import plan as tune_plan
 from common.measure import run
 from common.rig import ROOT, Rig
-from common.serving import process as server
 from tests.run_script import Done, begin, measure
 from tests.test_document import Words
 from tests.test_speed import assert_nothing_runs
@@ -207,9 +207,9 @@ def test_slots_that_do_not_fit_are_refused(tiny: Rig) -> None:
 
 
 def test_the_levers_are_flags_only_when_set(tiny: Rig) -> None:
-    plain = server.command(tiny, "s")
+    plain = serve.command(tiny, "s")
     assert not {"--spec-draft-p-min", "-b", "-ub"} & set(plain)
-    line = " ".join(server.command(
+    line = " ".join(serve.command(
         tiny.variant({"SPEC_DRAFT_P_MIN": "0.5", "BATCH_SIZE": "1024", "UBATCH_SIZE": "256"}), "s"
     ))  # fmt: skip
     assert "--spec-draft-p-min 0.5" in line

@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from common import digest, places
-from common.engines.llamacpp import build, memory
+from common.engines.llamacpp import build, memory, serve
 from common.errors import RigError
 from common.files import listing, wanted
 from common.files.wanted import Wanted
@@ -17,7 +17,6 @@ from common.host import doctor
 from common.mcp import answers
 from common.mcp.notices import meanwhile, tell
 from common.mcp.toolbox import Toolbox
-from common.serving import process
 
 Change = Literal["CTX_SIZE", "PARALLEL", "CACHE_TYPE_K", "CACHE_TYPE_V", "KV_UNIFIED"]
 Changes = Annotated[
@@ -36,7 +35,7 @@ class RigTools(Toolbox):
         except RigError:
             built = None
         program = built.server if built else "llama-server"
-        line = process.command(self.rig, program)
+        line = serve.command(self.rig, program)
         return answers.Configuration(
             rig=self.rig.name,
             folder=str(self.rig.folder),
@@ -44,7 +43,7 @@ class RigTools(Toolbox):
             settings=self.rig.settings(),
             overridden=list(self.rig.overridden),
             command=line,
-            when_measuring=process.command(self.rig, program, measuring=True)[len(line) :],
+            when_measuring=serve.command(self.rig, program, measuring=True)[len(line) :],
             engine=built.title if built else None,
         )
 

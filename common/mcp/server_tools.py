@@ -9,13 +9,13 @@ import requests
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from common.engines.llamacpp import counters
+from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.mcp import answers, jobs
 from common.mcp.jobs import Job
 from common.mcp.notices import meanwhile, tell
 from common.mcp.toolbox import Toolbox
-from common.serving import client, process, record
+from common.serving import client, record
 from common.serving.record import Serving
 
 STEP_S = 0.2
@@ -101,7 +101,7 @@ class ServerTools(Toolbox):
                 slots=None,
                 last_end=None if job else self._last_end(),
             )
-        properties = process.properties(found.url)
+        properties = serve.properties(found.url)
         generation = (properties or {}).get("default_generation_settings") or {}
         return answers.ServerStatus(
             state="silent" if not _answers(found) else "ready",
@@ -178,7 +178,7 @@ class ServerTools(Toolbox):
     def verify_health(self, context: Context) -> answers.Health:
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
-        body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
+        body = serve.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
         reply = meanwhile(
             context, "waiting for a reply", lambda: client.ask(found.url, [body], 120)[0]
         )
@@ -205,7 +205,7 @@ class ServerTools(Toolbox):
         Temperature 0 is greedy. Nothing of an earlier call is remembered.
         """
         found = self._served()
-        body = client.chat(prompt, max_tokens, temperature=temperature)
+        body = serve.chat(prompt, max_tokens, temperature=temperature)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
         reply = meanwhile(

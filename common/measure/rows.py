@@ -1,6 +1,6 @@
 """Rows: what a summary says of an arm or a place: speeds, speed-ups, kept, memory, equal text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from common.measure import stats
@@ -122,3 +122,30 @@ def largest(values: Sequence[float | None]) -> float | None:
 def significant(value: float | None) -> float | None:
     """Six significant digits: enough to read, few enough to be the same on every machine."""
     return None if value is None else float(f"{value:.6g}")
+
+
+def arm_speed(arm: str, trials: list[Trial]) -> dict[str, Any]:
+    """Speed, speed-up and kept of one arm over some trials; absent values are None."""
+    own, up = speeds(trials, arm), None
+    if arm != BASELINE:
+        up = speed_up(speeds(trials, BASELINE), own)
+    return {
+        "arm": arm,
+        "tokens_per_second": mean_speed(own),
+        "speed_up": up,
+        "kept": kept([trial for trial in trials if trial["arm"] == arm]),
+    }
+
+
+def cell_rows(
+    cells: Iterable[str], arms: Sequence[str], greedy: list[Trial]
+) -> list[dict[str, Any]]:
+    """Speed, speed-up and kept of every arm at every prompt."""
+    rows = []
+    for cell in cells:
+        own = [trial for trial in greedy if trial["cell"] == cell]
+        for arm in arms:
+            speed = arm_speed(arm, own)
+            up = speed["speed_up"]
+            rows.append({**speed, "cell": cell, "speed_up": up["ratio"] if up else None})
+    return rows

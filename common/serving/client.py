@@ -9,22 +9,13 @@ from typing import Any
 
 import orjson
 
+from common.engines.llamacpp.serve import TIMINGS
 from common.serving import stream
 
 DISAGREES = 0.02  # client and server clocks may differ by this share before a sample is flagged
 # The first text, which is read the moment it comes, and what ends a stream.
 TEXT = re.compile(rb'"(?:content|reasoning_content)": ?"[^"]')
 END = re.compile(rb'^data: (?:\[DONE\]|\{"error")', re.MULTILINE)
-TIMINGS = (
-    "prompt_n",
-    "prompt_ms",
-    "cache_n",
-    "predicted_n",
-    "predicted_ms",
-    "predicted_per_second",
-    "draft_n",
-    "draft_n_accepted",
-)
 
 
 @dataclass
@@ -81,16 +72,6 @@ class Reply:
             "client_per_second": self.client_per_second,
             "clocks_disagree": self.clocks_disagree,
         }
-
-
-def chat(prompt: str, tokens: int, **sampling: Any) -> dict[str, Any]:
-    """The body of a chat request for at most `tokens` tokens, without the prompt cache."""
-    return {
-        "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": tokens,
-        "cache_prompt": False,
-        **sampling,
-    }
 
 
 def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:

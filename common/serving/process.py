@@ -9,13 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import requests
 
-from common import places
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
+from common.engines.llamacpp.serve import ADVICE, command, environment
 from common.errors import RigError, StartError
 from common.files import wanted
 from common.rig import Rig
@@ -23,30 +23,10 @@ from common.serving import client
 
 READY_S = 900.0  # a card without a kernel image in the build compiles its kernels at first load
 STOP_S = 10.0
-# How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
-ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
 LOG_LIMIT = 4 << 20  # bytes
 # What a short request asks, to see the drafter work before anything is measured.
 CHECK_TOKENS = 16
 CHECK_PROMPT = "Count from one to twenty in words."
-ADVICE = (
-    (r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
-     r"|failed to create MTP context|embedding_length_out",
-     "the drafter does not belong to this model: check SPEC_DRAFT_MODEL"),
-    (r"out of memory|failed to allocate|cudaMalloc failed",
-     "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card"),
-    (r"unknown speculative type",
-     "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine"),
-    (r"invalid argument|unknown argument",
-     "this llama-server is too old for a flag: build the pinned engine with make engine"),
-    (r"invalid magic|data is not within the file bounds|corrupted or incomplete"
-     r"|failed to read|unexpectedly reached end",
-     "the model file is damaged: delete it and fetch it again with make draft"),
-    (r"unknown model architecture",
-     "this llama-server does not know this model's architecture: build the pinned engine"),
-    (r"driver version is insufficient|no kernel image|error 804|device kernel image is invalid",
-     "the NVIDIA driver is too old for this build's CUDA: update the driver or lower CUDA_VERSION"),
-)  # fmt: skip
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -54,50 +34,6 @@ def _die_with_parent() -> None:
     """Runs in the child: the kernel kills the server if this process dies in any way."""
     pr_set_pdeathsig = 1
     _LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]:
-    """The llama-server command line. The only place where a setting becomes a flag."""
-    line = [str(program), "-m", str(places.model_file(rig.model))]
-    line += ["--host", rig.host, "--port", str(rig.port)]
-    if rig.n_gpu_layers is not None:
-        line += ["-ngl", str(rig.n_gpu_layers)]
-    if rig.threads is not None:
-        line += ["-t", str(rig.threads)]
-    line += ["-c", str(rig.ctx_size), "-ctk", rig.cache_type_k, "-ctv", rig.cache_type_v]
-    line += ["-fa", rig.flash_attn, "--reasoning", rig.reasoning, "--metrics"]
-    if rig.drafts:
-        line += _draft_flags(rig)
-    parallel = rig.parallel or (1 if measuring else None)
-    if parallel is not None:
-        line += ["-np", str(parallel)]
-    if rig.kv_unified is not None:
-        line.append("-kvu" if rig.kv_unified == "1" else "-no-kvu")
-    if rig.batch_size is not None:
-        line += ["-b", str(rig.batch_size)]
-    if rig.ubatch_size is not None:
-        line += ["-ub", str(rig.ubatch_size)]
-    if measuring:
-        line += ["-fit", "off", "-cram", "0"]
-    return line
-
-
-def _draft_flags(rig: Rig) -> list[str]:
-    flags = []
-    if rig.needs_drafter:
-        assert rig.spec_draft_model is not None
-        flags += ["-md", str(places.model_file(rig.spec_draft_model))]
-    assert rig.spec_type is not None
-    flags += ["--spec-type", rig.spec_type]
-    if rig.needs_drafter:
-        if rig.n_gpu_layers is not None:
-            flags += ["-ngld", "all"]
-        flags += ["--spec-draft-n-max", str(rig.spec_draft_n_max)]
-        if rig.spec_draft_p_min is not None:
-            flags += ["--spec-draft-p-min", str(rig.spec_draft_p_min)]
-        if rig.spec_synth_rates:
-            flags += ["--spec-synth-rates", ",".join(map(str, rig.spec_synth_rates))]
-    return flags
 
 
 def check_files(rig: Rig) -> None:
@@ -250,7 +186,7 @@ class Server:
 
     def _check_drafting(self) -> None:
         """A short request, also in an arm without drafter so that all arms start alike."""
-        body = client.chat(CHECK_PROMPT, CHECK_TOKENS, temperature=0)
+        body = serve.chat(CHECK_PROMPT, CHECK_TOKENS, temperature=0)
         self.check = client.ask(self.rig.url, [body], 300)[0]
         if self.check.error:
             raise self.death(f"the first request failed: {self.check.error}")
@@ -265,20 +201,6 @@ def _how(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
-def environment(libraries: Path | None = None) -> dict[str, str]:
-    """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
-
-    The log level is raised so that the log names the device and what was put on it. An engine's
-    own `libraries` come before all others.
-    """
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
-    clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
-    if libraries is not None:
-        paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
-        clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
-    return clean
-
-
 def check_port(rig: Rig) -> None:
     """Raise RigError if something listens on the rig's port already."""
     family = socket.AF_INET6 if ":" in rig.host else socket.AF_INET
@@ -291,20 +213,3 @@ def check_port(rig: Rig) -> None:
                 f"port {rig.port} on {rig.host} cannot be used ({error.strerror}); "
                 "stop what uses it (make stop), or choose another with PORT=..."
             ) from None
-
-
-def properties(url: str) -> dict[str, Any] | None:
-    """What a running server says of itself (/props), or None if none answers."""
-    try:
-        return dict(requests.get(f"{url}/props", timeout=5).json())
-    except (requests.RequestException, ValueError):
-        return None
-
-
-def has_page(url: str) -> bool:
-    """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
-    try:
-        reply = requests.get(f"{url}/", timeout=5)
-    except requests.RequestException:
-        return False
-    return reply.ok and "html" in reply.headers.get("Content-Type", "")

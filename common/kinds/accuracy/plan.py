@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.kinds.accuracy import questions
 from common.kinds.accuracy.tests import bfcl, gsm8k
-from common.kinds.speed.plan import GREEDY
+from common.measure.arms import GREEDY
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import prompts
 from common.rig import KEYS, Rig
-from common.serving import client, process
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
@@ -75,7 +75,7 @@ def plan(rig: Rig) -> Plan:
 
 
 def _body(test: str, messages: list[dict[str, str]], **more: Any) -> dict[str, Any]:
-    return {**client.chat("", TOKENS[test]), "messages": messages, **more}
+    return {**serve.chat("", TOKENS[test]), "messages": messages, **more}
 
 
 def _cells(rig: Rig, test: str, ids: Sequence[str], bodies: Sequence[dict[str, Any]]) -> list[Cell]:
@@ -116,7 +116,7 @@ def arms(rig: Rig) -> list[Arm]:
     else:
         name = f"n={rig.spec_draft_n_max}" if rig.needs_drafter else str(rig.spec_type)
         found = [arm(rig, "none"), Arm(name.replace(",", "+"), {})]
-    first, second = (process.command(rig.variant(one.changes), "", measuring=True) for one in found)
+    first, second = (serve.command(rig.variant(one.changes), "", measuring=True) for one in found)
     if first == second:
         raise RigError(
             f"{rig.name}: {found[0].name} and {found[1].name} are the same server, so there is "

@@ -5,7 +5,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from common.kinds.bench_client.summary import MOST_RATE_ERROR, MOST_TTFT_MS, MOST_US, OURS
+from common.kinds.bench_client.plan import OURS
+from common.kinds.bench_client.summary import MOST_RATE_ERROR, MOST_TTFT_MS, MOST_US
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:

@@ -1,20 +1,16 @@
 """Builds: the rig's own engine beside another build of it, each with and without the drafter."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS
-from common.measure import rows, stats
-from common.measure.log import Log
+from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
 from common.measure.plan import Arm, Cell, Plan, Round
-from common.measure.rows import BASELINE, Trial, significant
+from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client
 
 KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
 PREFIX = "other "
@@ -79,7 +75,7 @@ def plan(rig: Rig, second: Engine, images: Mapping[str, str], quick: bool = Fals
     texts = prompts(SIX)
     names = list(texts)[: 3 if quick else None]
     tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
+    cells = [Cell(name, [serve.chat(texts[name], tokens)]) for name in names]
     rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
     rounds.append(Round("drift", "drift", GREEDY))
     inputs = {"images": dict(images)}
@@ -95,93 +91,3 @@ def arms(rig: Rig, second: Engine) -> list[Arm]:
     found = [Arm(name, change) for name, change in drafts.items()]
     other = changes(rig)
     return found + [Arm(PREFIX + name, {**c, **other}, second) for name, c in drafts.items()]
-
-
-def summarise(folder: Path) -> dict[str, Any]:
-    """Every figure of a builds report, from the run directory alone."""
-    log = Log(folder)
-    greedy = log.of_kind("greedy")
-    return {
-        **log.head(),
-        "builds": _builds(log.manifest),
-        "arms": [_arm(log, arm, greedy) for arm in log.arms],
-        "cells": [
-            _cell(cell, arm, greedy) for cell in log.cells for arm in log.arms if not _is_other(arm)
-        ],
-        "drift": log.drift(),
-        "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "time": log.time(),
-    }
-
-
-def engines(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """engine.json of the rig's own build and of the other."""
-    return {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
-
-
-def _is_other(arm: str) -> bool:
-    return arm.startswith(PREFIX)
-
-
-def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """The two engines; `flags` are those that the other one has not."""
-    infos = engines(manifest)
-    flags = {build: info.get("cmake") or [] for build, info in infos.items()}
-    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
-    images = manifest["plan"]["inputs"]["images"]
-    return [
-        {
-            "build": build,
-            "cuda_version": info.get("cuda_version"),
-            "flags": [flag for flag in flags[build] if flag not in shared],
-            "compiler": (info.get("version") or [None])[-1],
-            "server_sha256": info.get("server_sha256"),
-            "image": images.get(build),
-        }
-        for build, info in infos.items()
-    ]
-
-
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
-    """One arm: `speed_up` is over no drafter in the same build, `over_rig` over the rig's own build
-    with the same drafter."""
-    drafter = arm.removeprefix(PREFIX)
-    baseline = arm.removesuffix(drafter) + BASELINE
-    speeds, up, over, equal = rows.speeds(greedy, arm), None, None, None
-    if arm != baseline:
-        up = rows.speed_up(rows.speeds(greedy, baseline), speeds)
-    if _is_other(arm):
-        over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
-        equal = rows.equal_replies(greedy, [drafter, arm])
-    own = [trial for trial in greedy if trial["arm"] == arm]
-    waits = [trial["samples"][0]["ttft_ms"] for trial in own]
-    waits = [wait for wait in waits if wait is not None]
-    return {
-        "arm": arm,
-        "build": "other" if _is_other(arm) else "rig",
-        "drafter": drafter,
-        "tokens_per_second": rows.mean_speed(speeds),
-        "speed_up": up,
-        "over_rig": over,
-        "ttft_ms": significant(stats.geometric_mean(waits)) if waits else None,
-        "kept": rows.kept(own),
-        "memory_mib": rows.memory(
-            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
-        ),
-        "equal_rig": equal,
-    }
-
-
-def _cell(cell: str, drafter: str, greedy: list[Trial]) -> dict[str, Any]:
-    """One prompt with one drafter setting in both builds."""
-    own = [trial for trial in greedy if trial["cell"] == cell]
-    rig, other = rows.speeds(own, drafter), rows.speeds(own, PREFIX + drafter)
-    over = rows.speed_up(rig, other)
-    return {
-        "cell": cell,
-        "drafter": drafter,
-        "rig": rows.mean_speed(rig),
-        "other": rows.mean_speed(other),
-        "over_rig": over["ratio"] if over else None,
-    }

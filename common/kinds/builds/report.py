@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from common.engines.llamacpp.build import Engine
-from common.kinds.builds import plan as builds
+from common.kinds.builds import summary as builds_summary
 from common.measure import figures, page
 from common.measure.rows import BASELINE
 
@@ -75,14 +75,16 @@ def title(summary: dict[str, Any], manifest: dict[str, Any], build: str) -> str:
     """What one build has that the other has not, in words."""
     (found,) = (row for row in summary["builds"] if row["build"] == build)
     if _two_releases(manifest):
-        return ", ".join([Engine(Path(), builds.engines(manifest)[build]).title, *found["flags"]])
+        return ", ".join(
+            [Engine(Path(), builds_summary.engines(manifest)[build]).title, *found["flags"]]
+        )
     cuda = [f"CUDA {found['cuda_version']}"] if found["cuda_version"] else []
     return ", ".join([*cuda, *found["flags"]]) or "no flags of its own"
 
 
 def _two_releases(manifest: dict[str, Any]) -> bool:
     """Whether one of the two engines is the embedded one."""
-    found = [Engine(Path(), info).embedded for info in builds.engines(manifest).values()]
+    found = [Engine(Path(), info).embedded for info in builds_summary.engines(manifest).values()]
     return found[0] != found[1]
 
 

@@ -5,17 +5,15 @@ from typing import Any
 
 from common import places
 from common.digest import sha256
+from common.engines.llamacpp import serve
 from common.errors import RigError
-from common.kinds.speed.plan import GREEDY, QUICK_TOKENS, TOKENS, cell_rows
 from common.known import chain
 from common.known import files as known_files
-from common.measure import rows
-from common.measure.log import Log
+from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
 from common.measure.plan import Arm, Cell, Plan, Round
-from common.measure.rows import BASELINE, Trial, equal_replies
+from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client
 
 OTHERS = ("q8_0", "bf16")
 
@@ -69,7 +67,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
     texts = prompts(SIX)
     names = list(texts)[: 3 if quick else None]
     tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
+    cells = [Cell(name, [serve.chat(texts[name], tokens)]) for name in names]
     rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
     rounds.append(Round("drift", "drift", GREEDY))
     drafters = files(rig)
@@ -82,46 +80,3 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
 def _describe(name: str) -> dict[str, Any]:
     path = places.model_file(name)
     return {"name": path.name, "size": path.stat().st_size, "sha256": sha256(path)}
-
-
-def summarise(folder: Path) -> dict[str, Any]:
-    """Every figure of a formats report, from the run directory alone."""
-    log = Log(folder)
-    greedy = log.of_kind("greedy")
-    drafters = log.manifest["plan"]["inputs"]["drafters"]
-    own, formats = next(iter(drafters)), list(drafters)[: 1 + len(OTHERS)]
-    return {
-        **log.head(),
-        "own": own,
-        "draft_length": int(log.manifest["settings"]["SPEC_DRAFT_N_MAX"]),
-        "arms": [_arm(log, arm, own, greedy) for arm in log.arms],
-        "cells": cell_rows(log, greedy),
-        "all_equal": equal_replies(greedy, formats),
-        "drift": log.drift(),
-        "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "time": log.time(),
-    }
-
-
-def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
-    """One arm; `over_own` is its speed over the rig's own format's."""
-    speeds = rows.speeds(greedy, arm)
-    up = over = None
-    if arm != BASELINE:
-        up = rows.speed_up(rows.speeds(greedy, BASELINE), speeds)
-    if arm not in (BASELINE, own):
-        over = rows.speed_up(rows.speeds(greedy, own), speeds)
-    return {
-        "arm": arm,
-        "file": log.manifest["plan"]["inputs"]["drafters"].get(arm),
-        "tokens_per_second": rows.mean_speed(speeds),
-        "speed_up": up,
-        "over_own": over,
-        "kept": rows.kept([trial for trial in greedy if trial["arm"] == arm]),
-        "memory_mib": rows.memory(
-            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
-        ),
-        "equal_none": None if arm == BASELINE else equal_replies(greedy, [BASELINE, arm]),
-        "equal_own": None if arm in (BASELINE, own) else equal_replies(greedy, [own, arm]),
-    }

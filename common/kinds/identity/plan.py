@@ -1,23 +1,16 @@
 """Identity: is the greedy text with a drafter the text without? Plan, and what is made of it."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from common.kinds.speed import plan as speed
-from common.known import chain as pair
-from common.measure import log as summaries
-from common.measure import rows as measure_rows
+from common.engines.llamacpp import serve
+from common.measure import arms
 from common.measure.plan import Cell, Plan, Round
-from common.measure.texts import SIX, made, prompts
+from common.measure.texts import SIX, Tokenizer, made, prompts
 from common.rig import Rig
-from common.serving import client
-from common.serving.tokenizer import Tokenizer
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
 CANDIDATES = 5  # the most likely tokens that are kept for every token of the baseline
-NEAR_TIE = 0.1  # nats: two tokens whose probabilities differ by less than about a tenth
 GREEDY, CONTROL = "greedy", "control"
 LONG_TOKENS = 2000
 LONG_CHARACTERS = 8 * LONG_TOKENS  # more than any tokenizer needs for so many tokens
@@ -31,110 +24,6 @@ def plan(rig: Rig, tokenizer: Tokenizer) -> Plan:
         text = tokenizer.cut(made(seed, LONG_CHARACTERS), LONG_TOKENS)
         texts[name] = f"{text}\n\n{words}"
     wanted = {"logprobs": True, "top_logprobs": CANDIDATES}
-    cells = [
-        Cell(name, [client.chat(text, speed.TOKENS, **wanted)]) for name, text in texts.items()
-    ]
-    rounds = [Round(GREEDY, "greedy", speed.GREEDY), Round(CONTROL, "drift", speed.GREEDY)]
-    return Plan("identity", speed.arms(rig), cells, rounds, prompts=PROMPTS)
-
-
-def summarise(folder: Path) -> dict[str, Any]:
-    """Every figure of an identity report, from the run directory alone."""
-    log = summaries.Log(folder)
-    replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
-    baseline = {cell: r for (turn, arm, cell), r in replies.items()
-                if (turn, arm) == (GREEDY, measure_rows.BASELINE)}  # fmt: skip
-    blocks = [(CONTROL, measure_rows.BASELINE)]
-    blocks += [(GREEDY, arm) for arm in log.arms if arm != measure_rows.BASELINE]
-    rows, differences = [], []
-    for turn, arm in blocks:
-        own = {cell: r for (t, a, cell), r in replies.items() if (t, a) == (turn, arm)}
-        shared = [cell for cell in own if cell in baseline]
-        found = [
-            {"arm": arm, "control": turn == CONTROL, "cell": cell, **difference}
-            for cell in shared
-            if (difference := compare(baseline[cell], own[cell]))
-        ]
-        trials = [t for t in log.trials if (t["round"], t["arm"]) == (turn, arm)]
-        rows.append(
-            {
-                "arm": arm,
-                "control": turn == CONTROL,
-                "equal": len(shared) - len(found),
-                "of": len(shared),
-                "near_ties": sum(one["near_tie"] is True for one in found),
-                "kept": measure_rows.kept(trials),
-            }
-        )
-        differences += found
-    return {
-        **log.head(),
-        "near_tie_nats": NEAR_TIE,
-        "arms": rows,
-        "differences": differences,
-        "cells": [
-            {"cell": cell, "prompt_tokens": reply["prompt_n"], "tokens": reply["predicted_n"]}
-            for cell, reply in baseline.items()
-        ],
-        "failed_attempts": len(log.lines) - len(log.trials),
-        "known_answer": _known_answer(log.manifest, replies),
-        "time": log.time(),
-    }
-
-
-def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where two replies part; None if they are the same.
-
-    `token` counts from 0. `gap` is by how much the baseline held its own token more likely than
-    the other's, in nats; None where it is not known, a lower bound where the other's token is not
-    among the candidates kept. A reply that ended there has None for its text.
-    """
-    keys = ("content", "reasoning", "finish_reason")
-    if all(baseline[key] == other[key] for key in keys):
-        return None
-    mine, theirs = ([piece["text"] for piece in reply["pieces"]] for reply in (baseline, other))
-    token = 0
-    while token < min(len(mine), len(theirs)) and mine[token] == theirs[token]:
-        token += 1
-    text = mine[token] if token < len(mine) else None
-    other_text = theirs[token] if token < len(theirs) else None
-    gap, bound = None, False
-    if text is not None:
-        gap, bound = _gap(baseline["pieces"][token], other_text)
-    return {
-        "token": token,
-        "after": "".join(mine[:token])[-40:],
-        "text": text,
-        "other_text": other_text,
-        "gap": measure_rows.significant(gap),
-        "gap_is_lower_bound": bound,
-        "near_tie": None if gap is None else not bound and gap < NEAR_TIE,
-    }
-
-
-def _gap(piece: Mapping[str, Any], other_text: str | None) -> tuple[float | None, bool]:
-    """The gap to the candidate of this text, in nats, and whether it is only a lower bound.
-
-    The end of a reply has no text, like every control token; the likeliest of these is taken.
-    """
-    if not piece["top"]:
-        return None, False
-    chances = [chance for _id, text, chance in piece["top"] if text == (other_text or "")]
-    if chances:
-        return piece["logprob"] - max(chances), False
-    return piece["logprob"] - min(chance for _id, _text, chance in piece["top"]), True
-
-
-def _known_answer(
-    manifest: Mapping[str, Any], replies: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> dict[str, int] | None:
-    """For the known-answer pair: replies that are what its chain says. None for other models."""
-    chain = pair.chain_of(manifest["settings"]["MODEL"])
-    if chain is None:
-        return None
-    equal = 0
-    for (_turn, _arm, cell), reply in replies.items():
-        (asked,) = manifest["plan"]["cells"][cell]["requests"]
-        text = chain.text(chain.reply(asked["bytes"], asked["max_tokens"]))
-        equal += reply["content"] == text
-    return {"equal": equal, "of": len(replies)}
+    cells = [Cell(name, [serve.chat(text, arms.TOKENS, **wanted)]) for name, text in texts.items()]
+    rounds = [Round(GREEDY, "greedy", arms.GREEDY), Round(CONTROL, "drift", arms.GREEDY)]
+    return Plan("identity", arms.arms(rig), cells, rounds, prompts=PROMPTS)

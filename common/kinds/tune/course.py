@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import RigError
-from common.kinds.speed.plan import GREEDY
 from common.measure import stats
+from common.measure.arms import GREEDY
 from common.measure.plan import Arm, Round
 from common.measure.rows import output_speed
 

@@ -1,0 +1,32 @@
+"""Rows: the figures of a accuracy run in the shape that compare has."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.measure.rows import significant
+
+
+def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+    first, second = summary["arms"]
+    for test in summary["tests"]:
+        name = test["test"].upper()
+        for score in test["scores"]:
+            place = f"{name}, {score['score']}"
+            for arm, right in zip((first, second), score["right"], strict=True):
+                share = significant(right / test["questions"])
+                note = f"{right} of {test['questions']}"
+                yield figure("score", "share", arm, share, place, note=note)
+            yield figure("difference", "share", f"{second} less {first}", score["difference"],
+                         place,
+                       low=score["low"], high=score["high"],
+                       note=f"exact McNemar p {score['p_value']:.3g}")  # fmt: skip
+        for work in test["work"]:
+            yield figure("tokens_per_second", "tokens/s", work["arm"], work["tokens_per_second"],
+                       name)  # fmt: skip
+            yield speed_up(work["speed_up"], work["arm"], name)
+            yield kept_share(work["kept"], work["arm"], name)
+        equal = test["equal_replies"]
+        yield figure("equal_replies", "replies", second, equal["equal"], name,
+                   note=f"of {equal['of']}")  # fmt: skip
+    yield drift(summary)

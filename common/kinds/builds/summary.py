@@ -1,0 +1,100 @@
+"""What is made of the samples of a builds run."""
+
+from pathlib import Path
+from typing import Any
+
+from common.engines.llamacpp import build as engine
+from common.kinds.builds.plan import PREFIX
+from common.measure import rows, stats
+from common.measure.log import Log
+from common.measure.rows import BASELINE, Trial, significant
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a builds report, from the run directory alone."""
+    log = Log(folder)
+    greedy = log.of_kind("greedy")
+    return {
+        **log.head(),
+        "builds": _builds(log.manifest),
+        "arms": [_arm(log, arm, greedy) for arm in log.arms],
+        "cells": [
+            _cell(cell, arm, greedy) for cell in log.cells for arm in log.arms if not _is_other(arm)
+        ],
+        "drift": log.drift(),
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "time": log.time(),
+    }
+
+
+def engines(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """engine.json of the rig's own build and of the other."""
+    return {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
+
+
+def _is_other(arm: str) -> bool:
+    return arm.startswith(PREFIX)
+
+
+def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two engines; `flags` are those that the other one has not."""
+    infos = engines(manifest)
+    flags = {build: info.get("cmake") or [] for build, info in infos.items()}
+    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
+    images = manifest["plan"]["inputs"]["images"]
+    return [
+        {
+            "build": build,
+            "cuda_version": info.get("cuda_version"),
+            "flags": [flag for flag in flags[build] if flag not in shared],
+            "compiler": (info.get("version") or [None])[-1],
+            "server_sha256": info.get("server_sha256"),
+            "image": images.get(build),
+        }
+        for build, info in infos.items()
+    ]
+
+
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+    """One arm: `speed_up` is over no drafter in the same build, `over_rig` over the rig's own build
+    with the same drafter."""
+    drafter = arm.removeprefix(PREFIX)
+    baseline = arm.removesuffix(drafter) + BASELINE
+    speeds, up, over, equal = rows.speeds(greedy, arm), None, None, None
+    if arm != baseline:
+        up = rows.speed_up(rows.speeds(greedy, baseline), speeds)
+    if _is_other(arm):
+        over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
+        equal = rows.equal_replies(greedy, [drafter, arm])
+    own = [trial for trial in greedy if trial["arm"] == arm]
+    waits = [trial["samples"][0]["ttft_ms"] for trial in own]
+    waits = [wait for wait in waits if wait is not None]
+    return {
+        "arm": arm,
+        "build": "other" if _is_other(arm) else "rig",
+        "drafter": drafter,
+        "tokens_per_second": rows.mean_speed(speeds),
+        "speed_up": up,
+        "over_rig": over,
+        "ttft_ms": significant(stats.geometric_mean(waits)) if waits else None,
+        "kept": rows.kept(own),
+        "memory_mib": rows.memory(
+            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
+        ),
+        "equal_rig": equal,
+    }
+
+
+def _cell(cell: str, drafter: str, greedy: list[Trial]) -> dict[str, Any]:
+    """One prompt with one drafter setting in both builds."""
+    own = [trial for trial in greedy if trial["cell"] == cell]
+    rig, other = rows.speeds(own, drafter), rows.speeds(own, PREFIX + drafter)
+    over = rows.speed_up(rig, other)
+    return {
+        "cell": cell,
+        "drafter": drafter,
+        "rig": rows.mean_speed(rig),
+        "other": rows.mean_speed(other),
+        "over_rig": over["ratio"] if over else None,
+    }

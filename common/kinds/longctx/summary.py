@@ -1,0 +1,66 @@
+"""What is made of the samples of a longctx run."""
+
+from pathlib import Path
+from typing import Any
+
+from common.measure import rows as measure_rows
+from common.measure.log import Log
+from common.measure.rows import BASELINE, Trial
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a long-context report, from the run directory alone."""
+    log = Log(folder)
+    greedy = log.of_kind("greedy")
+    drafting = [arm for arm in log.arms if arm != BASELINE]
+    depths = sorted({cell["depth"] for cell in log.cells.values()})
+    rows = [_row(log, greedy, depth, arm) for depth in depths for arm in log.arms]
+    return {
+        **log.head(),
+        "document": log.manifest["plan"]["inputs"],
+        "rows": rows,
+        "gone": [_gone(rows, arm) for arm in drafting],
+        "infeasible": log.infeasible(),
+        "failed": log.failed(),
+        "drift": log.drift(),
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "cells_wrong": log.cells_wrong(greedy),
+        "time": log.time(),
+    }
+
+
+def _row(log: Log, greedy: list[Trial], depth: int, arm: str) -> dict[str, Any]:
+    here = [trial for trial in greedy if log.cells[trial["cell"]]["depth"] == depth]
+    own = [trial for trial in here if trial["arm"] == arm]
+    speeds = measure_rows.speeds(own)
+    up = None
+    if arm != BASELINE:
+        up = measure_rows.speed_up(measure_rows.speeds(here, BASELINE), speeds)
+    reused = [trial["samples"][0]["cache_n"] for trial in own]
+    return {
+        "depth": depth,
+        "arm": arm,
+        "tokens_per_second": measure_rows.mean_speed(speeds),
+        "speed_up": up,
+        "kept": measure_rows.kept(own),
+        "memory_mib": measure_rows.memory(own),
+        "reused": max((count for count in reused if count is not None), default=None),
+        "trials": len(own),
+    }
+
+
+def _gone(rows: list[dict[str, Any]], arm: str) -> dict[str, Any]:
+    """The depth at which the arm's gain is gone, with its interval."""
+    points = [
+        (float(row["depth"]), row["speed_up"])
+        for row in rows
+        if row["arm"] == arm and row["speed_up"]
+    ]
+    deepest = max((depth for depth, _ in points), default=None)
+    return {
+        "arm": arm,
+        **measure_rows.crossing(points),
+        "pays_to": measure_rows.pays_to(points),
+        "deepest": deepest,
+    }

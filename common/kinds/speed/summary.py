@@ -1,0 +1,54 @@
+"""What is made of the samples of a speed run."""
+
+from pathlib import Path
+from typing import Any
+
+from common.measure import log as summaries
+from common.measure import rows as measure_rows
+from common.measure import stats
+from common.measure.log import Log
+from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, significant
+
+
+def summarise(folder: Path) -> dict[str, Any]:
+    """Every figure of a speed report, from the run directory alone."""
+    log = summaries.Log(folder)
+    greedy, sampled = log.of_kind("greedy"), log.of_kind("sampled")
+    return {
+        **log.head(),
+        "arms": [_arm(log, name, greedy) for name in log.arms],
+        "sampled": [arm_speed(name, sampled) for name in log.arms],
+        "cells": cell_rows(log.cells, log.arms, greedy),
+        "drift": log.drift(),
+        "equal_text": [_equal_text(name, greedy) for name in log.arms],
+        "flags": log.flags(),
+        "known_answer": log.known_answer(greedy),
+        "time": log.time(),
+    }
+
+
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+    own = [trial for trial in log.trials if trial["arm"] == arm]
+    ttft = [trial["samples"][0]["ttft_ms"] for trial in greedy if trial["arm"] == arm]
+    measured = [value for value in ttft if value is not None]
+    return {
+        **arm_speed(arm, greedy),
+        "ttft_ms": significant(stats.geometric_mean(measured)) if measured else None,
+        "memory_mib": measure_rows.memory(own, log.ready_memory(arm)),
+    }
+
+
+def _equal_text(arm: str, greedy: list[Trial]) -> dict[str, Any]:
+    """Replies equal to the baseline's of the same cell and round; for the baseline itself, to
+    its own first round: the control."""
+    first = min((trial["round"] for trial in greedy), default=None)
+    texts = {(t["arm"], t["cell"], t["round"]): t["samples"][0]["content"] for t in greedy}
+    equal = of = 0
+    for (name, cell, turn), text in texts.items():
+        if name != arm or (arm == BASELINE and turn == first):
+            continue
+        other = texts.get((BASELINE, cell, first if arm == BASELINE else turn))
+        if other is not None:
+            of += 1
+            equal += text == other
+    return {"arm": arm, "equal": equal, "of": of}

@@ -1,0 +1,51 @@
+"""Quantities: one figure of a run in the shape that compare has, whatever measured it.
+
+Every row says what was measured (quantity, arm, place, unit), the value and, where there is one,
+its 95% interval.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from common.measure.rows import significant
+
+Row = dict[str, Any]
+Summary = Mapping[str, Any]
+
+
+def figure(
+    quantity: str, unit: str, arm: str, value: float | None, place: str = "", **other: Any
+) -> Row | None:
+    """A row, or None where the value is absent."""
+    if value is None:
+        return None
+    empty = {"low": None, "high": None, "verdict": None, "note": None}
+    return {"quantity": quantity, "arm": arm, "place": place, "unit": unit, "value": value,
+            **empty, **other}  # fmt: skip
+
+
+def speed_up(
+    up: Mapping[str, Any] | None, arm: str, place: str = "", quantity: str = "speed_up"
+) -> Row | None:
+    if up is None:
+        return None
+    return figure(quantity, "x", arm, up["ratio"], place, low=up["low"], high=up["high"],
+                verdict=up["verdict"])  # fmt: skip
+
+
+def kept_share(kept: Mapping[str, Any] | None, arm: str, place: str = "") -> Row | None:
+    return figure("kept", "share", arm, kept["share"], place) if kept else None
+
+
+def peak_memory(found: Mapping[str, Any], arm: str) -> Row | None:
+    """Peak memory of the card if there is one, else of the process."""
+    if found["card_peak"] is not None:
+        return figure("card_memory", "MiB", arm, found["card_peak"])
+    return figure("process_memory", "MiB", arm, found["process_peak"])
+
+
+def drift(summary: Summary) -> Row | None:
+    drift = summary["drift"]
+    if drift["change"] is None:
+        return None
+    return figure("drift", "%", drift["arm"], significant(100 * drift["change"]))
