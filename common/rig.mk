@@ -21,7 +21,8 @@ export RUNNER
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@{ sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk; \
+		sed -n 's/^\([a-z]*\)|measure|.*|/  \1|/p' $(ROOT)/scripts/verbs; } | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 runtime: # says nothing and takes no time where .venv is as the lock file says
 	@$(BASE_PYTHON) $(ROOT)/scripts/setup.py runtime
@@ -62,38 +63,15 @@ status: $(READY) ## say whether this rig is served, and what its drafter does
 repack: $(READY) ## make the drafter of Google's checkpoint: exact Q4_0, Q8_0 and bf16
 	@exec $(SCRIPT)/repack.py $(RIG)
 
-speed: $(READY) ## what is each draft length worth? QUICK=1 for a look, RESUME=1 to continue
-	@exec $(SCRIPT)/speed.py $(RIG)
-
-longctx: $(READY) ## how deep in a long context does the gain reach?
-	@exec $(SCRIPT)/longctx.py $(RIG)
-
-sweep: $(READY) ## how many requests at once until the drafter loses? per-slot or shared cache?
-	@exec $(SCRIPT)/sweep.py $(RIG)
-
-longmixed: $(READY) ## the same with long, mixed requests
-	@exec $(SCRIPT)/longmixed.py $(RIG)
-
-formats: $(READY) ## is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others
-	@exec $(SCRIPT)/formats.py $(RIG)
-
-cost: $(READY) ## from which acceptance does drafting pay? random weights, no download
-	@exec $(SCRIPT)/cost.py $(RIG)
-
-builds: $(READY) ## is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)
-	@exec $(SCRIPT)/builds.py $(RIG)
+# What `make help` says of each is in scripts/verbs, which is made from common/kinds (make verbs).
+$(KINDS): $(READY)
+	@exec $(SCRIPT)/measure.py $(RIG) $@
 
 tune: $(READY) ## find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env
 	@exec $(SCRIPT)/tune.py $(RIG)
 
 map: $(READY) ## where does the drafter pay, by depth and requests at once? from the runs so far
 	@$(SCRIPT)/map.py $(RIG)
-
-accuracy: $(READY) ## are the answers as good with the drafter? GSM8K and BFCL; RESUME=1 continues
-	@exec $(SCRIPT)/accuracy.py $(RIG)
-
-identity: $(READY) ## is the greedy text the same with the drafter? RESUME=1 continues
-	@exec $(SCRIPT)/identity.py $(RIG)
 
 rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=benchmarks/runs/...
 	@test -n "$(RUN)" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }

@@ -30,6 +30,14 @@ def load_rig(name: str) -> Rig:
     return rig.load(folder if folder.is_dir() else ROOT / name)
 
 
+def command(verb: str, rig: str) -> list[str]:
+    """The program line of a script, or of a measurement, by its make target."""
+    folder = Path(__file__).parent
+    if (folder / f"{verb}.py").is_file():
+        return [sys.executable, str(folder / f"{verb}.py"), rig]
+    return [sys.executable, str(folder / "measure.py"), rig, verb]
+
+
 def main(body: Callable[[], int | None]) -> None:
     """Run a script's body: errors in one line and exit 1, Ctrl-C 130, SIGTERM 143."""
     signal.signal(signal.SIGTERM, _terminated)

@@ -3,7 +3,6 @@
 import argparse
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from common.mcp import jobs
@@ -21,8 +20,7 @@ def body() -> int:
     # a handler, unlike "ignore", is not inherited, so the script gets Ctrl-C as from a terminal.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: None)
-    script = Path(__file__).with_name(f"{arguments.verb}.py")
-    with subprocess.Popen([sys.executable, str(script), arguments.rig]) as process:
+    with subprocess.Popen(cli.command(arguments.verb, arguments.rig)) as process:
         jobs.note_start(
             arguments.folder, rig, arguments.verb, cli.flag("QUICK"), cli.flag("RESUME")
         )

@@ -2,7 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +12,74 @@ from tqdm import tqdm
 
 from common.digest import sha256
 from common.engines.llamacpp.build import Engine
+from common.errors import RigError
 from common.files import wanted
 from common.host import card as gpu
 from common.host import facts
 from common.kinds import report
 from common.measure import loop, run
+from common.measure.kind import Kind, Tools
 from common.measure.plan import Plan
 from common.measure.texts import Tokenizer
 from common.rig import Rig
 from common.serving import process, record
 from common.serving.process import Server
-from scripts.cli import flag, load_rig, parser, say
-from scripts.preparing import prepare
+from scripts.cli import flag, load_rig, say
+from scripts.preparing import build_engine, prepare
+
+# What to do instead of QUICK=1, where there is something.
+SHORTER = {"accuracy": "; ACCURACY_LIMIT=50 asks only so many questions of each test"}
 
 
-def arguments(text: str | None) -> tuple[Rig, Path | None]:
-    """The rig on the command line, and the folder for the run if one is named."""
-    line = parser(text)
+def arguments(line: ArgumentParser) -> tuple[Rig, Path | None, Namespace]:
+    """The rig on the command line, the folder for the run if one is named, and all of it."""
     line.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     found = line.parse_args()
-    return load_rig(found.rig), found.out
+    return load_rig(found.rig), found.out, found
 
 
-def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> int:
-    """Measure a plan into a run directory (new, or RESUME=1) and write its report.
+def measure_kind(kind: Kind, rig: Rig, out: Path | None) -> Path:
+    """Prepare, plan and measure one kind; returns the run directory.
+
+    Raises RigError for QUICK=1 of a kind that has no quick form, and for whatever is missing.
+    """
+    quick = flag("QUICK")
+    if quick and not kind.quick:
+        raise RigError(
+            f"{kind.name} has no quick form; leave QUICK=1 out{SHORTER.get(kind.name, '')}"
+        )
+    card.find(rig)  # nothing is fetched, made or compiled for a rig that cannot run
+    ready: list[Engine] = []
+
+    def engine(of: Rig) -> Engine:
+        if not ready:
+            ready.append(prepare(of))
+        return ready[0]
+
+    tools = Tools(
+        quick,
+        engine,
+        build_engine,
+        lambda of, make: with_tokenizer(of, engine(of), make),
+        say,
+        steps,
+    )
+    served, plan = kind.planned(rig, tools)
+    return measure(served, plan, out, engine(served))
+
+
+@contextmanager
+def steps(count: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """Progress of something long that is made before measuring."""
+    with tqdm(total=count, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
+        yield bar.update
+
+
+def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> Path:
+    """Measure a plan into a run directory (new, or RESUME=1), write its report, return the folder.
 
     built: what `prepare` gave, where it was called already.
     """
-    measure_into(loaded, plan, out, built)
-    return 0
-
-
-def measure_into(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = None) -> Path:
-    """The same; returns the run directory."""
     built = built or prepare(loaded)
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)

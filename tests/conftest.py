@@ -27,7 +27,7 @@ TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-Run = Callable[[Callable[[], int | None], Rig], tuple[int, str, str]]
+Run = Callable[..., tuple[int, str, str]]
 
 
 # Files whose tests share what takes long to make: they stay on one worker.
@@ -191,8 +191,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
     """Run a script's body for a rig as make does; returns exit code, stdout and stderr."""
     before = signal.getsignal(signal.SIGTERM)
 
-    def run(body: Callable[[], int | None], of: Rig) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["script", str(of.folder)])
+    def run(body: Callable[[], int | None], of: Rig, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["script", str(of.folder), *words])
         with pytest.raises(SystemExit) as ended:
             cli.main(body)
         out, err = capfd.readouterr()

@@ -37,9 +37,15 @@ def run_script(body: Callable[[Sequence[str]], int | None], arguments: Sequence[
     return caught.value.code
 
 
+def words_of(name: str) -> list[str]:
+    """What measure.py is told beside the rig, for a measurement; nothing for another script."""
+    return cli.command(name, "")[3:]
+
+
 def measure(name: str, rig: Rig, *words: str, **environment: str) -> Done:
     """Run the script of this name for a rig, with these words and variables."""
-    script = import_module(f"scripts.{name}")
+    words = (*words_of(name), *words)
+    script = import_module(f"scripts.{'measure' if words_of(name) else name}")
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for key, value in environment.items():
@@ -52,7 +58,7 @@ def measure(name: str, rig: Rig, *words: str, **environment: str) -> Done:
 def begin(name: str, rig: Rig, *words: str, **environment: str) -> "subprocess.Popen[str]":
     """Start it as a process, as make does."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(rig.folder), *words],
+        [*cli.command(name, str(rig.folder)), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

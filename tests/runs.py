@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from common import kinds
 from common.kinds import report
 from common.measure import run
 from common.rig import ROOT
@@ -53,7 +54,7 @@ def copied(
 
 
 def summarise(folder: Path) -> None:
-    summary = report.summarise(folder)
+    summary = kinds.of(run.read_manifest(folder)["what"]).summarise(folder)
     (folder / report.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
 
 

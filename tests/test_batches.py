@@ -227,10 +227,8 @@ def test_there_is_one_measuring_loop() -> None:
     and bench_client measures the client itself.
     """
     callers = set()
-    scripts = [
-        ROOT / "scripts" / f"{name}.py" for name in ("longctx", "sweep", "longmixed", "speed")
-    ]
-    for path in [*ROOT.glob("common/**/*.py"), *scripts, ROOT / "scripts" / "measuring.py"]:
+    scripts = [ROOT / "scripts" / f"{name}.py" for name in ("measure", "measuring")]
+    for path in [*ROOT.glob("common/**/*.py"), *scripts]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "client.ask":
                 callers.add(path.relative_to(ROOT).as_posix())
@@ -238,5 +236,5 @@ def test_there_is_one_measuring_loop() -> None:
         "common/measure/loop.py",
         "common/serving/process.py",
         "common/mcp/server_tools.py",
-        "common/kinds/bench_client/summary.py",
+        "common/kinds/bench_client/plan.py",
     }

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from common.engines.llamacpp.build import Engine
 from common.kinds import report
 from common.rig import ROOT, Rig
+from scripts import cli
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +21,7 @@ def measured(rig: Rig, engine: Engine, out: Path, **settings: str) -> dict[str, 
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **settings}
     environment["LLAMA_SERVER"] = str(engine.server)
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "speed.py"), str(rig.folder), str(out)],
+        [*cli.command("speed", str(rig.folder)), str(out)],
         capture_output=True,
         text=True,
         env=environment,

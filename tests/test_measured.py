@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from common import kinds
 from common.compare import compare
 from common.compare import page as compare_page
 from common.engines.llamacpp.build import Engine
 from common.kinds import report
-from common.kinds import rows as measured
 from common.measure import run
 from common.rig import Rig
 from scripts import measuring
@@ -24,7 +24,7 @@ Fake = Callable[..., Engine]
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     summary = json.loads((folder / report.SUMMARY).read_text())
-    return measured.rows(summary, run.read_manifest(folder))
+    return kinds.of(summary["what"]).figures(summary, run.read_manifest(folder))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from common.engines.llamacpp.build import Engine
 from common.kinds import report
 from common.rig import Rig
-from scripts import longctx, measuring, preparing, speed
+from scripts import measure, measuring, preparing
 from tests.conftest import Run
 
 Fake = Callable[..., Engine]
@@ -29,7 +29,7 @@ def test_stopped_while_the_report_is_written_it_says_how_to_make_it(
     monkeypatch.setenv("QUICK", "1")
     monkeypatch.setenv("SPEED_N_MAX", "2")
     monkeypatch.setattr(report, "write", stopped)
-    code, out, err = run(speed.body, tiny)
+    code, out, err = run(measure.body, tiny, "speed")
     assert code == 130
     assert f"all is measured; make report RUN={run_of(tiny)} makes the report" in out
     assert "RESUME" not in out + err
@@ -52,6 +52,6 @@ def test_a_measurement_that_counts_tokens_prepares_once(
     monkeypatch.setenv("QUICK", "1")
     monkeypatch.setenv("LONGCTX_DEPTHS", "0")
     monkeypatch.setenv("LONGCTX_N_MAX", "2")
-    code, _out, err = run(longctx.body, tiny)
+    code, _out, err = run(measure.body, tiny, "longctx")
     assert code == 0, err
     assert calls == [tiny.name]

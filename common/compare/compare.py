@@ -8,20 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import rig
+from common import kinds, rig
 from common.compare import conditions, published
 from common.compare import runs as evidence
 from common.compare.runs import Evidence
 from common.errors import RigError
-from common.kinds import rows as measured
-from common.kinds.report import KINDS
 from common.measure import stats
 from common.measure.rows import BASELINE, significant
 from common.rig import ROOT
 
 SCHEMA = 1
-# Kinds whose samples can be paired cell by cell between two runs.
-PAIRED = ("speed", "longctx", "sweep", "longmixed", "formats", "cost")
 
 
 def compare(folders: Sequence[Path]) -> dict[str, Any]:
@@ -34,8 +30,7 @@ def compare(folders: Sequence[Path]) -> dict[str, Any]:
     if not runs:
         raise RigError("no finished run to compare; make one first (make speed in a rig)")
     _no_twins(runs)
-    kinds = list(KINDS)
-    runs.sort(key=lambda e: (kinds.index(e.what), e.rig, e.manifest["started"], e.digest))
+    runs.sort(key=lambda e: (kinds.NAMES.index(e.what), e.rig, e.manifest["started"], e.digest))
     names = _names(runs)
     found = {
         "schema": SCHEMA,
@@ -44,14 +39,14 @@ def compare(folders: Sequence[Path]) -> dict[str, Any]:
         "figures": [
             {"run": name, "rig": e.rig, "what": e.what, **row}
             for e, name in zip(runs, names, strict=True)
-            for row in measured.rows(e.summary, e.manifest)
+            for row in kinds.of(e.what).figures(e.summary, e.manifest)
         ],
         "published": _published(runs, names),
         "pairs": [
             _pair(runs[i], runs[j], names[i], names[j])
             for i in range(len(runs))
             for j in range(i + 1, len(runs))
-            if runs[i].what == runs[j].what and runs[i].what in PAIRED
+            if runs[i].what == runs[j].what and kinds.of(runs[i].what).paired
         ],
     }
     return {**found, "answer": _answer(found)}
@@ -125,7 +120,7 @@ def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[dict[str,
 
 def _counterpart(one: Evidence, figure: dict[str, Any]) -> dict[str, Any] | None:
     """The measured figure of the same quantity, place and arm (or draft length)."""
-    for row in measured.rows(one.summary, one.manifest):
+    for row in kinds.of(one.what).figures(one.summary, one.manifest):
         if (row["quantity"], row["place"]) != (figure["quantity"], figure["place"] or ""):
             continue
         if figure["arm"] is not None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from common.compare.conditions import KNOWN_ANSWER
-from common.compare.sections import READING, Section, Table, at, figures, of, sections, short
+from common.compare.sections import READING, sections
 from common.compare.svg import Point, curves, forest
 from common.measure.rows import BASELINE
+from common.measure.sections import Section, Table, at, figures, of, short
 
 CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by make compare."
 # Nothing may be fetched and no script may run, whatever ends up in a cell.

@@ -10,13 +10,13 @@ from typing import Any
 
 import jsonschema
 
+from common import kinds
 from common.compare import conditions
 from common.errors import RigError
 from common.kinds import report
-from common.kinds import rows as measured
 from common.known import chain
 from common.measure import log as summaries
-from common.measure import rows, run, stats
+from common.measure import run, stats
 from common.rig import ROOT
 
 CHANGED = "changed after measuring: summary.json is not what the journal gives"
@@ -59,16 +59,16 @@ class Evidence:
 
     def speeds(self, arm: str) -> dict[str, dict[stats.Key, float]]:
         """Place -> cell and round -> tokens per second, of one arm's greedy trials."""
-        speed = rows.output_speed if self.what in BATCHES else rows.decode_speed
+        kind = kinds.of(self.what)
         found: dict[str, dict[stats.Key, float]] = {}
         for trial in self.log.of_kind("greedy"):
             if trial["arm"] == arm:
-                place = measured.place_of(self.what, self.log.cells[trial["cell"]])
-                found.setdefault(place, {})[trial["cell"], trial["round"]] = speed(trial)
+                place = kind.place_of(self.log.cells[trial["cell"]])
+                found.setdefault(place, {})[trial["cell"], trial["round"]] = kind.speed(trial)
         return found
 
     def answer(self) -> str:
-        return report.in_words(self.summary, self.manifest)
+        return kinds.of(self.what).answer(self.summary, self.manifest)
 
     def labels(self) -> list[str]:
         """What a reader must know beside any of its figures."""
@@ -96,7 +96,6 @@ class Evidence:
         return found
 
 
-BATCHES = ("sweep", "longmixed")
 FLAGS = {"throttled": "trials while the card was throttled", "failed_attempts": "failed attempts",
          "failed": "failed questions"}  # fmt: skip
 
@@ -105,14 +104,14 @@ def read(folder: Path) -> Evidence:
     """Raises RigError if `folder` is no finished run that this version can read."""
     manifest = run.read_manifest(folder)
     what = manifest.get("what")
-    if what not in report.KINDS:
+    if what not in kinds.NAMES:
         raise RigError(f"{folder} is a run of kind {what!r}, which this version does not know; "
                        "update this project, or leave the run out")  # fmt: skip
     if not manifest.get("ended"):
         raise RigError(f"{folder} is unfinished; continue it with RESUME=1, or leave it out")
     told = _summary(folder, str(what))
     try:
-        made = json.loads(json.dumps(report.summarise(folder)))
+        made = json.loads(json.dumps(kinds.of(what).summarise(folder)))
         digest = hashlib.sha256((folder / run.JOURNAL).read_bytes()).hexdigest()
         found = Evidence(folder, manifest, made, made != told, digest)
         # Asked here, so that what is missing in a manifest is found where it can be said.
@@ -133,7 +132,7 @@ def _summary(folder: Path, what: str) -> dict[str, Any]:
         raise RigError(f"{path} cannot be read: {error}; make it again: make report RUN={folder}") \
             from None  # fmt: skip
     version = told.get("schema")
-    if not report.schema(what, version).is_file():
+    if not kinds.of(what).schema(version).is_file():
         raise RigError(f"{path} is of version {version!r}, which this version of the project does "
                        "not know; update it, or leave the run out")  # fmt: skip
     try:

@@ -1,6 +1,7 @@
 """Serve: llama-server's command line and environment, what its log and its replies say.
 
-All that knows llama-server's words while it serves: flags, log lines, timings."""
+All that knows llama-server's words while it serves: flags, log lines, timings.
+"""
 
 import os
 import signal

@@ -1,0 +1,12 @@
+"""Accuracy: are the answers as good with the drafter?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "accuracy",
+    "are the answers as good with the drafter? GSM8K and BFCL",
+    __name__,
+    "ACCURACY_",
+    section=True,
+    quick=False,
+)

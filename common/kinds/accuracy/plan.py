@@ -11,6 +11,7 @@ from common.errors import RigError
 from common.kinds.accuracy import questions
 from common.kinds.accuracy.tests import bfcl, gsm8k
 from common.measure.arms import GREEDY
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import prompts
 from common.rig import KEYS, Rig
@@ -150,3 +151,8 @@ def arm(rig: Rig, text: str) -> Arm:
         names.append(f"{part.partition('=')[0]}={Path(value).name}")
     rig.variant(changes)
     return Arm(":".join(names), changes)
+
+
+def planned(rig: Rig, _tools: Tools) -> tuple[Rig, Plan]:
+    rig = served(rig)
+    return rig, plan(rig)

@@ -1,0 +1,12 @@
+"""Bench-client: what the streaming client costs, beside its peers."""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "bench-client",
+    "what the streaming client costs, beside its peers",
+    __name__,
+    "BENCH_CLIENT_",
+    has_rows=False,
+    of_rig=False,
+)

@@ -1,0 +1,11 @@
+"""Builds: is another engine faster here?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "builds",
+    "is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)",
+    __name__,
+    "BUILDS_",
+    section=True,
+)

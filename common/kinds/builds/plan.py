@@ -1,12 +1,15 @@
 """Builds: the rig's own engine beside another build of it, each with and without the drafter."""
 
+import os
 from collections.abc import Mapping
 
 from common.engines.llamacpp import build as engine
 from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.host import container
 from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
@@ -91,3 +94,15 @@ def arms(rig: Rig, second: Engine) -> list[Arm]:
     found = [Arm(name, change) for name, change in drafts.items()]
     other = changes(rig)
     return found + [Arm(PREFIX + name, {**c, **other}, second) for name, c in drafts.items()]
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    other = rig.variant(changes(rig))
+    check_place(rig, other)
+    own = tools.engine(rig)
+    second = tools.other_engine(other)
+    check(other, own, second)
+    container.check_card(other, second)
+    digests = {build: os.environ.get(f"{build.upper()}_IMAGE_DIGEST") for build in ("rig", "other")}
+    images = {build: digest for build, digest in digests.items() if digest}
+    return rig, plan(rig, second, images, tools.quick)

@@ -1,0 +1,12 @@
+"""Cost: from which acceptance does drafting pay?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "cost",
+    "from which acceptance does drafting pay? random weights, no download",
+    __name__,
+    "COST_",
+    section=True,
+    paired=True,
+)

@@ -14,6 +14,7 @@ from common import places
 from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.known import chain, files
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import prompts
@@ -114,3 +115,14 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
     return Plan(
         "cost", arms, cells, rounds, quick, inputs={"shape": rig.cost_shape}, prompts=PROMPTS
     )
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    rig = base(rig)
+    shape = str(rig.cost_shape)
+    missing = missing_values(shape)
+    if missing:
+        tools.say(f"making a pair of {shape}'s layer sizes with random weights")
+    with tools.steps(missing, "value") as done:
+        make(shape, done)
+    return rig, plan(rig, tools.quick)

@@ -10,6 +10,7 @@ from common.errors import RigError
 from common.known import chain
 from common.known import files as known_files
 from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
@@ -80,3 +81,8 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
 def _describe(name: str) -> dict[str, Any]:
     path = places.model_file(name)
     return {"name": path.name, "size": path.stat().st_size, "sha256": sha256(path)}
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    tools.engine(rig)  # the rig's own files first: the plan notes their digests
+    return rig, plan(rig, tools.quick)

@@ -1,0 +1,12 @@
+"""Identity: is the greedy text the same with the drafter?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "identity",
+    "is the greedy text the same with the drafter?",
+    __name__,
+    "IDENTITY_",
+    section=True,
+    quick=False,
+)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from common.engines.llamacpp import serve
 from common.measure import arms
+from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import SIX, Tokenizer, made, prompts
 from common.rig import Rig
@@ -27,3 +28,7 @@ def plan(rig: Rig, tokenizer: Tokenizer) -> Plan:
     cells = [Cell(name, [serve.chat(text, arms.TOKENS, **wanted)]) for name, text in texts.items()]
     rounds = [Round(GREEDY, "greedy", arms.GREEDY), Round(CONTROL, "drift", arms.GREEDY)]
     return Plan("identity", arms.arms(rig), cells, rounds, prompts=PROMPTS)
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    return rig, tools.with_tokenizer(rig, lambda tokenizer: plan(rig, tokenizer))

@@ -1,0 +1,13 @@
+"""Long context: how deep does the gain reach?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "longctx",
+    "how deep in a long context does the gain reach?",
+    __name__,
+    "LONGCTX_",
+    section=True,
+    paired=True,
+    depth_and_load=True,
+)

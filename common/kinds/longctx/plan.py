@@ -5,6 +5,7 @@ from pathlib import Path
 from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.measure.arms import GREEDY
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import Tokenizer, document, prompts
@@ -76,3 +77,8 @@ def _infeasible(rig: Rig, depth: int, tokens: int) -> str | None:
     if depth + tokens + ROOM > rig.ctx_size:
         return f"{depth} + {tokens} tokens and the task do not fit a context of {rig.ctx_size}"
     return None
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    rig = base(rig)
+    return rig, tools.with_tokenizer(rig, lambda tokenizer: plan(rig, tokenizer, tools.quick))

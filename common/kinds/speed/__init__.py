@@ -1,0 +1,12 @@
+"""Speed: what is each draft length worth?"""
+
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "speed",
+    "what is each draft length worth?",
+    __name__,
+    "SPEED_",
+    section=True,
+    paired=True,
+)

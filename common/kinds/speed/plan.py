@@ -2,6 +2,7 @@
 
 from common.engines.llamacpp import serve
 from common.measure.arms import GREEDY, QUICK_TOKENS, SAMPLED, TOKENS, arms
+from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
@@ -21,3 +22,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
         rounds.append(Round("sampled-1", "sampled", SAMPLED))
     rounds.append(Round("drift", "drift", GREEDY))
     return Plan("speed", arms(rig), cells, rounds, quick, prompts=SIX)
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    return rig, plan(rig, tools.quick)

@@ -1,0 +1,27 @@
+"""Sweep and longmixed: how many requests at once until the drafter loses?"""
+
+from common.measure import rows
+from common.measure.kind import Kind
+
+KIND = Kind(
+    "sweep",
+    "how many requests at once until the drafter loses? per-slot or shared cache?",
+    __name__,
+    "SWEEP_",
+    plan="sweep_planned",
+    section=True,
+    speed=rows.output_speed,
+    paired=True,
+    depth_and_load=True,
+)
+LONGMIXED = Kind(
+    "longmixed",
+    "the same with long, mixed requests",
+    __name__,
+    "LONGMIXED_",
+    plan="longmixed_planned",
+    section=True,
+    speed=rows.output_speed,
+    paired=True,
+    depth_and_load=True,
+)

@@ -10,6 +10,7 @@ from typing import Any
 from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.measure.arms import GREEDY
+from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import Tokenizer, document, made, prompts
 from common.rig import Rig
@@ -143,3 +144,13 @@ def _batches(
         cells.append(Cell(name, chosen, {**about, "at_once": at_once}, reason))
         at_once *= 2
     return cells
+
+
+def sweep_planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    rig = sweep_base(rig)
+    return rig, tools.with_tokenizer(rig, lambda counter: sweep_plan(rig, counter, tools.quick))
+
+
+def longmixed_planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    rig = longmixed_base(rig)
+    return rig, tools.with_tokenizer(rig, lambda counter: longmixed_plan(rig, counter, tools.quick))

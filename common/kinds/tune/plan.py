@@ -9,6 +9,7 @@ from common.errors import RigError
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
 from common.measure.arms import GREEDY
+from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import Document, Tokenizer, document, made, prompts
 from common.rig import Rig
@@ -244,3 +245,10 @@ def _many(at_once: int, choose: Words, confirm: Words, tokens: int) -> list[list
 
 def _parts(names: Sequence[str], size: int) -> list[list[str]]:
     return [list(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:
+    rig = base(rig)
+    if rig.tune_for == "documents":
+        return rig, tools.with_tokenizer(rig, lambda tokenizer: plan(rig, tokenizer, tools.quick))
+    return rig, plan(rig, quick=tools.quick)

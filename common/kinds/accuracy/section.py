@@ -1,0 +1,26 @@
+"""Its part of the compare page."""
+
+from common.measure.sections import Found, Section, Table, at, figures, of, short, to_know
+
+
+def section(found: Found) -> Section | None:
+    rows = []
+    for run in of(found, "accuracy"):
+        scores = figures(found, run, "score")
+        for row in figures(found, run, "difference"):
+            second, _, first = row["arm"].partition(" less ")
+            told = [at(scores, arm, row["place"]) for arm in (first, second)]
+            rows.append([
+                short(run["run"]), run["hardware"], row["place"],
+                *(f"{arm}: {one['note']} ({one['value']:.1%})" if one else ""
+                  for arm, one in zip((first, second), told, strict=True)),
+                f"{100 * row['value']:+.2f}",
+                f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
+                row["note"], to_know(run),
+            ])  # fmt: skip
+    if not rows:
+        return None
+    head = ["run", "hardware", "score", "without", "with", "difference, points", "95%", "test",
+            "to know"]  # fmt: skip
+    text = "The same questions asked with and without the drafter, paired question by question."
+    return Section("Answers", text, [Table("Scores with and without the drafter", head, rows)])

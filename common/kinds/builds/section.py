@@ -1,0 +1,24 @@
+"""Its part of the compare page."""
+
+from common.measure.sections import Found, Section, Table, at, figures, of, short, speed_up, to_know
+
+
+def section(found: Found) -> Section | None:
+    rows = []
+    for run in of(found, "builds"):
+        ups = figures(found, run, "speed_up")
+        for over in figures(found, run, "speed_over_own_build"):
+            own, up = over["arm"].removeprefix("other "), at(ups, over["arm"])
+            rows.append([
+                short(run["run"]), run["hardware"], own, speed_up(over),
+                VERDICTS[over["verdict"]], speed_up(at(ups, own)), speed_up(up), to_know(run),
+            ])  # fmt: skip
+    if not rows:
+        return None
+    head = ["run", "hardware", "drafter", "other over own build (95%)", "the other is",
+            "drafter's speed-up, own (95%)", "in the other (95%)", "to know"]  # fmt: skip
+    text = "Two builds of llama.cpp side by side, each with and without the drafter."
+    return Section("Builds", text, [Table("The other build over the rig's own", head, rows)])
+
+
+VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}

@@ -1,0 +1,19 @@
+"""Rows: the figures of a tune run in the shape that compare has."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+
+CONFIRMED = "confirmation"
+"""where these were measured: on prompts not used to choose the setting"""
+
+
+def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+    for row in (summary["confirm"] or {"rows": []})["rows"]:
+        name = row["arm"]
+        yield figure("tokens_per_second", "tokens/s", name, row["tokens_per_second"], CONFIRMED)
+        yield speed_up(row["over_current"], name, CONFIRMED, "speed_over_current")
+        yield speed_up(row["over_none"], name, CONFIRMED)
+        yield kept_share(row["kept"], name, CONFIRMED)
+    yield drift(summary)
