@@ -37,7 +37,7 @@ test: $(READY) ## run the tests on all cores (builds llama.cpp the first time, t
 	@$(PYTHON) -m pytest -n logical $(PYTEST)
 
 test-random: override PYTEST += -p randomly
-test-random: test ## the same in random order; the seed is printed, PYTEST="-p randomly --randomly-seed=N" takes it again
+test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
 test-docker: $(READY) ## run the container tests on a real Docker engine (about 15 minutes the first time)
 	@$(PYTHON) -m pytest tests/docker -m docker
