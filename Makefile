@@ -43,7 +43,7 @@ test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for 
 	@$(PYTHON) -m pytest -n logical $(PYTEST)
 
 test-random: override PYTEST += -p randomly
-test-random: test ## the same in random order; the seed is printed, PYTEST="-p randomly --randomly-seed=N" takes it again
+test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
 test-browser: dev ## test llama.cpp's page for chatting in Chromium (apt install chromium chromium-driver)
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0

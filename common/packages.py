@@ -117,6 +117,8 @@ def _by_uv(venv: Path, lock: Path, uv_lock: Path) -> None:
     if program is None:
         program = uv.bring(python, uv_lock)
     requirements = ["--require-hashes", "--no-deps", "-r", str(lock)]
+    if sys.dont_write_bytecode:  # else the first start compiles once for all
+        requirements.append("--compile-bytecode")
     uv.run(program, "pip", "install", "--python", str(python), *requirements)
 
 

@@ -209,6 +209,19 @@ def test_no_wheel_for_this_machine_names_the_other_engine(
     assert not (tmp_path / "cache" / "packages").exists()
 
 
+def test_a_processor_that_is_too_old_names_the_other_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "cpuinfo"
+    old.write_text("processor\t: 0\nflags\t\t: fpu sse4_2 avx f16c bmi2\n")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(embedded, "CPUINFO", old)
+    with pytest.raises(RigError, match=r"needs avx2, fma of the processor; use ENGINE=source"):
+        embedded.check_platform()
+    old.write_text("flags\t\t: avx avx2 f16c fma bmi2\n")
+    embedded.check_platform()
+
+
 def test_no_index_is_one_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

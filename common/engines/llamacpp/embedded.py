@@ -20,9 +20,12 @@ from common.rig import ROOT
 PACKAGE = "xllamacpp"
 LOCK = ROOT / "requirements-embedded.lock"
 PROGRAM = ROOT / "scripts" / "embedded_server.py"
+CPUINFO = Path("/proc/cpuinfo")
 INFO = "engine.json"
 MACHINES = ("x86_64", "aarch64")
 """processors the package has a wheel for, on Linux with glibc"""
+NEEDS = ("avx2", "bmi2", "f16c", "fma")
+"""what its x86-64 wheel is compiled for, by the kernel's names"""
 OTHERWISE = "use ENGINE=source, which compiles llama.cpp"
 
 
@@ -38,11 +41,23 @@ def check_platform() -> None:
     here = f"{platform.system()} on {platform.machine()}"
     if platform.system() != "Linux" or platform.machine() not in MACHINES:
         raise RigError(f"there is no {PACKAGE} wheel for {here}; {OTHERWISE}")
+    if lacks := _lacks():
+        raise RigError(
+            f"the {PACKAGE} wheel needs {', '.join(lacks)} of the processor; {OTHERWISE}"
+        )
     if platform.libc_ver()[0] != "glibc":
         raise RigError(f"there is no {PACKAGE} wheel for {here} without glibc; {OTHERWISE}")
     if platform.python_implementation() != "CPython":
         name = platform.python_implementation()
         raise RigError(f"there is no {PACKAGE} wheel for {name}; {OTHERWISE}")
+
+
+def _lacks() -> list[str]:
+    """What the processor does not have of NEEDS."""
+    if platform.machine() != "x86_64":
+        return []
+    has = re.findall(r"^flags\s*: (.*)$", CPUINFO.read_text(), re.MULTILINE)
+    return [name for name in NEEDS if has and name not in has[0].split()]
 
 
 def folder() -> Path:
