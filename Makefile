@@ -1,6 +1,6 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime dev lock demo test test-random test-docker test-browser test-converter lint format doctor
+.PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report engine image use
 .PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
@@ -29,6 +29,9 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 	@$(LOCK) --group build --output-file requirements-build.lock
 	@$(LOCK) --group embedded --output-file requirements-embedded.lock
 	@$(LOCK) --group uv --output-file requirements-uv.lock
+
+lists: runtime ## make scripts/lists anew: what make and the shell scripts know of verbs and settings
+	@$(PYTHON) scripts/lists.py
 
 engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
 	@$(PYTHON) scripts/engine.py $(RIG)

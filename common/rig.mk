@@ -16,13 +16,15 @@ endif
 export RUNNER
 
 .DEFAULT_GOAL := help
-.PHONY: help runtime show engine image draft model pin files repack doctor serve stop status speed longctx sweep \
-	longmixed formats cost builds tune map accuracy identity rescore report mcp
+# The measurements, and in `help` what each answers: made from common/kinds (make lists).
+KINDS := $(shell sed -n 's/^\([a-z]*\)|measure|.*/\1/p' $(ROOT)/scripts/lists)
+.PHONY: help runtime show engine image draft model pin files repack doctor serve stop status $(KINDS) \
+	tune map rescore report mcp
 
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@{ sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk; \
-		sed -n 's/^\([a-z]*\)|measure|.*|/  \1|/p' $(ROOT)/scripts/verbs; } | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+		sed -n 's/^\([a-z]*\)|measure|.*|/  \1|/p' $(ROOT)/scripts/lists; } | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 runtime: # says nothing and takes no time where .venv is as the lock file says
 	@$(BASE_PYTHON) $(ROOT)/scripts/setup.py runtime
@@ -63,7 +65,6 @@ status: $(READY) ## say whether this rig is served, and what its drafter does
 repack: $(READY) ## make the drafter of Google's checkpoint: exact Q4_0, Q8_0 and bf16
 	@exec $(SCRIPT)/repack.py $(RIG)
 
-# What `make help` says of each is in scripts/verbs, which is made from common/kinds (make verbs).
 $(KINDS): $(READY)
 	@exec $(SCRIPT)/measure.py $(RIG) $@
 

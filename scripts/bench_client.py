@@ -8,9 +8,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common import report
 from common.errors import RigError
 from common.host import facts
-from common.kinds import report
 from common.kinds.bench_client import plan
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from common import places
+from common import places, report
 from common.errors import RigError
 from common.host import facts
-from common.kinds import report
 from common.kinds.bench_repack import plan as repack_bench
 from common.measure import run
 from scripts import cli, preparing

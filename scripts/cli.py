@@ -30,12 +30,12 @@ def load_rig(name: str) -> Rig:
     return rig.load(folder if folder.is_dir() else ROOT / name)
 
 
-def command(verb: str, rig: str) -> list[str]:
+def command(verb: str, *rig: str) -> list[str]:
     """The program line of a script, or of a measurement, by its make target."""
     folder = Path(__file__).parent
     if (folder / f"{verb}.py").is_file():
-        return [sys.executable, str(folder / f"{verb}.py"), rig]
-    return [sys.executable, str(folder / "measure.py"), rig, verb]
+        return [sys.executable, str(folder / f"{verb}.py"), *rig]
+    return [sys.executable, str(folder / "measure.py"), *rig, verb]
 
 
 def main(body: Callable[[], int | None]) -> None:

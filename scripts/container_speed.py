@@ -92,7 +92,7 @@ def compare(host: Rig, contained: Rig, rounds: int, show: Callable[[str], None])
     in_container: dict[stats.Key, float] = {}
     for number in range(rounds):
         for index, (name, text) in enumerate(prompts(SIX).items()):
-            body = serve.chat(text, TOKENS, temperature=0, seed=1)
+            body = client.chat(text, TOKENS, temperature=0, seed=1)
             turns = [(on_host, host), (in_container, contained)]
             for found, rig in turns if (number + index) % 2 else reversed(turns):
                 found[(name, f"round {number}")] = speed(rig, body)

@@ -5,47 +5,28 @@ docker run IMAGE SCRIPT [ARGUMENT ...]      such as: serve RIG
 
 import os
 import sys
-from pathlib import Path
 
 from common.engines.llamacpp import build
 from common.errors import RigError
 from common.host import container
 from common.rig import FILE, ROOT
 from scripts import cli
-
-NOT_VERBS = (
-    "cli",
-    "container_speed",
-    "entry",
-    "health",
-    "bench_repack",
-    "image_engine",
-    "job",
-    "measuring",
-    "new_rig",
-    "preparing",
-    "register",
-)
-NO_ENGINE = (
-    *("show", "draft", "bring", "model", "pin", "files"),
-    *("report", "map", "status", "stop", "doctor", "mcp_server"),
-)
+from scripts.lists import MEASURED, SCRIPTS, measured
 
 
 def body() -> None:
-    verbs = sorted(path.stem for path in (ROOT / "scripts").glob("*.py"))
-    verbs = [verb for verb in verbs if verb not in NOT_VERBS]
+    needs = {**dict.fromkeys(measured(), MEASURED), **SCRIPTS}
     arguments = sys.argv[1:]
-    if not arguments or arguments[0] not in verbs:
+    if not arguments or arguments[0] not in needs:
         print(__doc__)
-        cli.say(f"scripts: {', '.join(verbs)}")
+        cli.say(f"scripts: {', '.join(sorted(needs))}")
         raise SystemExit(0 if arguments in ([], ["--help"]) else 2)
     verb, *rest = arguments
     container.read_secrets()
-    if rest and verb not in NO_ENGINE and (ROOT / rest[0] / FILE).is_file():
+    if rest and "engine" in needs[verb] and (ROOT / rest[0] / FILE).is_file():
         ready(rest[0])
-    script = Path(__file__).with_name(f"{verb}.py")
-    os.execv(sys.executable, [sys.executable, str(script), *rest])  # noqa: S606 (one program)
+    line = [*cli.command(verb, *rest[:1]), *rest[1:]]
+    os.execv(sys.executable, line)  # noqa: S606 (one program)
 
 
 def ready(name: str) -> None:

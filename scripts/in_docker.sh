@@ -13,6 +13,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 rig=$(basename "$PWD")
 verb=$(basename "$1" .py)
 shift
+if [ "$verb" = measure ]; then # measure.py RIG KIND
+    verb=$2
+    set -- "$1"
+fi
 project=${COMPOSE_PROJECT_NAME:-gemma-rigs}
 serving=$project-$rig-serve
 home=/opt/gemma-rigs/$rig
@@ -21,11 +25,14 @@ runs=$root/$rig/benchmarks/runs
 
 fail() { echo "error: $*" >&2; exit 1; }
 
+# What this verb is in scripts/lists: card, engine, fetches, writes.
+needs() { grep "^$verb|" "$root/scripts/lists" | cut -d '|' -f 3 | tr , '\n' | grep -qx "$1"; }
+
 # The card is asked for first: without it nothing is built and nothing fetched. Another Docker host
 # may have one; Windows gives it to Linux as /dev/dxg.
 check_card() {
     grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" || return 0
-    case $verb in show | draft | model | pin | files | report | map | engine | stop | status) return 0 ;; esac
+    needs card || return 0
     [ -z "${DOCKER_CONTEXT:-}${DOCKER_HOST:-}${GPU_FLAGS:-}" ] || return 0
     [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || fail "$rig is for the card" \
         "$(sed -n 's/^GPU_NAME=//p' "$root/$rig/tpu.env"), but no NVIDIA card can be used on this host;" \
@@ -48,9 +55,7 @@ check_docker() {
     docker compose version >/dev/null 2>&1 || fail "Docker has no compose; install" \
         "docker-compose-plugin (on Debian: docker-compose)"
     grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" || { GPU_FLAGS=; return 0; }
-    case $verb in show | draft | model | pin | files | report | map | engine | stop | status)
-        GPU_FLAGS=; return 0 ;;
-    esac
+    needs card || { GPU_FLAGS=; return 0; }
     [ -z "${GPU_FLAGS:-}" ] || return 0
     GPU_FLAGS="--gpus all"
     docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"' || fail "Docker has no nvidia runtime;" \
@@ -94,10 +99,12 @@ digest() { # KEY IMAGE: a line for the environment
     docker image inspect --format "$1={{.Id}}" "$2"
 }
 
-# Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
+# Settings that a user gave: they go in as they are, so that they beat tpu.env there too. Only what
+# may fetch is told the token.
 settings() {
-    keys=$(sed -n 's/^    \([a-z0-9_]*\): .* = _key(.*/\1/p' "$root/common/rig.py" | tr '[:lower:]' '[:upper:]')
-    for key in $keys QUICK RESUME APPLY RUN HF_TOKEN HF_ENDPOINT; do
+    keys=$(sed -n 's/^\([A-Z0-9_]*\)|setting|.*/\1/p' "$root/scripts/lists")
+    if needs fetches; then keys="$keys HF_TOKEN"; fi
+    for key in $keys; do
         if printenv "$key" >/dev/null; then echo "$key"; fi
     done
 }

@@ -11,6 +11,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 
+from common import kinds
 from common.errors import RigError
 from common.mcp.rig_tools import RigTools
 from common.mcp.run_tools import RunTools
@@ -64,6 +65,15 @@ def tools(folder: Path) -> list[Tool]:
     ]
 
 
+def description(function: Callable[..., Any]) -> str:
+    """The tool's docstring, in which the measurements there are stand by name."""
+    of_rig = [kind for kind in kinds.KINDS if kind.of_rig]
+    measurements = " ".join(f"{kind.name}: {kind.help}" for kind in of_rig)
+    without = " and ".join(kind.name for kind in of_rig if not kind.quick)
+    told = (inspect.getdoc(function) or "").replace("{measurements}", measurements)
+    return told.replace("{without_quick}", without)
+
+
 def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations) -> Tool:
     """A tool whose RigErrors reach the model as they are, and that refuses unknown arguments."""
 
@@ -75,7 +85,7 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
             raise ToolError(str(error)) from None
 
     made = Tool.from_function(
-        call, title=title, description=inspect.getdoc(function), annotations=annotations,
+        call, title=title, description=description(function), annotations=annotations,
         structured_output=True,
     )  # fmt: skip
     taken = made.fn_metadata.arg_model

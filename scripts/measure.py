@@ -2,11 +2,12 @@
 
 from common import kinds
 from scripts import cli, measuring
+from scripts.lists import measured
 
 
 def body() -> int:
     line = cli.parser(__doc__)
-    names = [kind.name for kind in kinds.KINDS if kind.of_rig and kind.name != "tune"]
+    names = list(measured())
     line.add_argument("kind", metavar="KIND", choices=names, help=", ".join(names))
     rig, out, given = measuring.arguments(line)
     measuring.measure_kind(kinds.of(given.kind), rig, out)

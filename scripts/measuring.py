@@ -10,13 +10,12 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common import report
 from common.digest import sha256
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.files import wanted
-from common.host import card as gpu
-from common.host import facts
-from common.kinds import report
+from common.host import card, facts
 from common.measure import loop, run
 from common.measure.kind import Kind, Tools
 from common.measure.plan import Plan
@@ -136,7 +135,7 @@ def _short(path: Path) -> str:
 
 
 def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
-    card = gpu.find(loaded)
+    found = card.find(loaded)
     return {
         "plan": plan.to_json(),
         "settings": loaded.settings(),
@@ -148,7 +147,7 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
         "engines": {arm.name: arm.engine.info for arm in plan.arms if arm.engine},
         "image": os.environ.get("IMAGE_DIGEST"),
         "files": _files(loaded, plan),
-        "card": card.describe() if card else None,
+        "card": found.describe() if found else None,
         "host": facts.host(),
         "wall_s": None,
     }

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from common.kinds import report
+from common import report
 from scripts import cli
 
 

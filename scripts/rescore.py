@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from common import report
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.accuracy import scores
 from common.measure import run
 from scripts import cli

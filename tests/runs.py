@@ -7,8 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from common import kinds
-from common.kinds import report
+from common import kinds, report
 from common.measure import run
 from common.rig import ROOT
 

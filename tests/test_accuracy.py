@@ -11,10 +11,9 @@ import jsonschema
 import pytest
 import requests
 
-from common import rig
+from common import report, rig
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.accuracy import plan as accuracy
 from common.kinds.accuracy import questions, scores
 from common.kinds.accuracy.tests import gsm8k

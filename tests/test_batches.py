@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
+from common import report
 from common.compare import map as rig_map
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.longctx import report as longctx_report
 from common.kinds.sweep import plan as sweep
 from common.kinds.sweep import report as sweep_report

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from common import report
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.bench_client import peers, plan
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench

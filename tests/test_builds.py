@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from common import rig
+from common import report, rig
 from common.engines.llamacpp import build, serve, source
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.builds import plan as builds
 from common.measure import run
 from common.rig import ROOT, Rig

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from common.engines.llamacpp import counters
-from common.engines.llamacpp import serve as llamacpp_serve
 from common.engines.llamacpp.build import Engine
 from common.rig import Rig
 from common.serving import client
@@ -36,7 +35,7 @@ def serve(tiny: Rig, fake: Callable[..., Engine], tmp_path: Path) -> Iterator[Se
 
 
 def ask(url: str, tokens: int = 128, limit_s: float = 30) -> client.Reply:
-    return client.ask(url, [llamacpp_serve.chat("hello", tokens, temperature=0)], limit_s)[0]
+    return client.ask(url, [client.chat("hello", tokens, temperature=0)], limit_s)[0]
 
 
 def test_decode_rate_and_ttft_are_the_truth(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

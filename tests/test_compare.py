@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from common import report
 from common.compare import compare
 from common.compare import page as compare_page
 from common.compare import runs as evidence
 from common.errors import RigError
-from common.kinds import report
 from common.measure import run
 from scripts import compare as compare_script
 from tests.runs import REPACK, SPEED, SWEEP, change_summary, copied, on_card

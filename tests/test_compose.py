@@ -103,7 +103,18 @@ def in_docker(
     verb: str, name: str, tool_folder: Path, docker: str | None
 ) -> subprocess.CompletedProcess[str]:
     """Call in_docker.sh with a stand-in for docker (None: none at all)."""
-    for tool in ("sh", "dirname", "basename", "sed", "grep", "tail", "tr", "printenv", "cksum"):
+    for tool in (
+        "sh",
+        "dirname",
+        "basename",
+        "sed",
+        "grep",
+        "tail",
+        "tr",
+        "cut",
+        "printenv",
+        "cksum",
+    ):
         (tool_folder / tool).symlink_to(Path("/usr/bin") / tool)
     if docker is not None:
         (tool_folder / "docker").write_text(f"#!/bin/sh\n{docker}\n")

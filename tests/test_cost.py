@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from common import places
+from common import places, report
 from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.cost import plan as cost
 from common.kinds.cost import report as cost_report
 from common.kinds.cost import summary as cost_summary

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.measure import loop, run
 from common.measure.arms import GREEDY
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.rig import ROOT, Rig
+from common.serving import client
 
 pytestmark = pytest.mark.engine
 
@@ -41,7 +41,7 @@ def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[d
     cells = [
         Cell(
             name,
-            [{**serve.chat(f"{name} {i}", TOKENS), "ignore_eos": True} for i in range(AT_ONCE)],
+            [{**client.chat(f"{name} {i}", TOKENS), "ignore_eos": True} for i in range(AT_ONCE)],
         )
         for name in CELLS
     ]

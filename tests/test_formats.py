@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from common import places
+from common import places, report
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
+from common.files import wanted
 from common.kinds.formats import plan as formats
 from common.known import chain, files
 from common.measure import rows
@@ -37,7 +37,7 @@ def summary_of(out: Path) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_other_name(name: str, kind: str, other: str) -> None:
-    assert formats.other_name(name, kind) == other
+    assert wanted.other_name(name, kind) == other
 
 
 def test_the_known_answer_drafters_are_made_on_the_spot(tiny: Rig, tmp_path: Path) -> None:

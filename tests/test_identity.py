@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from common import report
 from common.engines.llamacpp.build import Engine
-from common.kinds import report
 from common.kinds.identity import plan as identity
 from common.kinds.identity import summary as identity_summary
 from common.measure.plan import Plan

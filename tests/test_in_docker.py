@@ -10,6 +10,7 @@ import pytest
 
 from common import rig
 from common.rig import ROOT
+from scripts import cli
 
 GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
 CPU_RIG = "local-llamacpp-cpu-tiny-q4_0"
@@ -42,8 +43,6 @@ def tree(tmp_path: Path) -> Path:
     """What in_docker.sh needs of the project, in a folder that it may write to."""
     tree = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", tree / "scripts")
-    (tree / "common").mkdir()
-    shutil.copy(ROOT / "common" / "rig.py", tree / "common")
     for name in (GPU_RIG, CPU_RIG):
         (tree / name).mkdir()
         shutil.copy(ROOT / name / rig.FILE, tree / name)
@@ -67,10 +66,16 @@ def call(
     environment = {**os.environ, "FAKE": str(fake), "DOCKER_CONTEXT": "there", **settings}
     environment["PATH"] = f"{fake / 'bin'}:{environment['PATH']}"
     done = subprocess.run(
-        [str(tree / "scripts" / "in_docker.sh"), f"scripts/{verb}.py", name],
+        [str(tree / "scripts" / "in_docker.sh"), *words(verb, name)],
         cwd=tree / name, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     return done.returncode, done.stderr, (fake / "calls").read_text().splitlines()
+
+
+def words(verb: str, name: str) -> list[str]:
+    """What rig.mk says: a script and the rig, or measure.py, the rig and the measurement."""
+    script, *more = cli.command(verb, name)[1:]
+    return [f"scripts/{Path(script).name}", *more]
 
 
 def of(calls: list[str], start: str) -> list[str]:

@@ -16,8 +16,9 @@ import pytest
 from common.errors import RigError
 from common.mcp import jobs
 from common.mcp.jobs import Job
-from common.rig import ROOT, Rig
+from common.rig import Rig
 from common.serving import record as serving
+from scripts import cli
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +135,7 @@ def test_a_server_from_a_terminal(tiny: Rig, sleeper: "subprocess.Popen[bytes]")
 
 def test_the_kinds_are_scripts() -> None:
     for kind in (*jobs.KINDS, jobs.SERVE):
-        script = ROOT / "scripts" / f"{kind}.py"
-        assert script.is_file()
+        assert Path(cli.command(kind)[1]).is_file()
 
 
 def test_old_ended_jobs_are_forgotten_running_ones_kept(

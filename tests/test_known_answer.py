@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from common import report
 from common.engines.llamacpp.build import Engine
-from common.kinds import report
 from common.rig import ROOT, Rig
 from scripts import cli
 

@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.known import chain, files
 from common.rig import Rig
@@ -98,7 +97,7 @@ def test_gguf_exact_gives_the_known_answer_pair_back(
     monkeypatch.setenv("MODELS_DIR", str(out))
     with Server(tiny, real_engine, tmp_path / "log", measuring=True):
         for prompt in ("Any words will do.", "Only their number counts here."):
-            reply = client.ask(tiny.url, [serve.chat(prompt, 128, temperature=0)], 60)[0]
+            reply = client.ask(tiny.url, [client.chat(prompt, 128, temperature=0)], 60)[0]
             known = chain.expect(chain.make_chain(), len(prompt), 128, 2)
             assert reply.error is None
             assert (reply.draft_n, reply.draft_n_accepted) == (known.drafted, known.accepted)

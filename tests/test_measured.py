@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from common import kinds
+from common import kinds, report
 from common.compare import compare
 from common.compare import page as compare_page
 from common.engines.llamacpp.build import Engine
-from common.kinds import report
 from common.measure import run
 from common.rig import Rig
 from scripts import measuring

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from common import report
 from common.engines.llamacpp.build import Engine
-from common.kinds import report
 from common.rig import Rig
 from scripts import measure, measuring, preparing
 from tests.conftest import Run

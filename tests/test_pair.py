@@ -6,7 +6,7 @@ import gguf
 import pytest
 
 from common import places
-from common.engines.llamacpp import counters, serve
+from common.engines.llamacpp import counters
 from common.engines.llamacpp.build import Engine
 from common.known import chain as pair
 from common.known.chain import Chain, Drafting
@@ -70,7 +70,7 @@ def test_the_server_keeps_exactly_the_known_share(
     rig = tiny.variant({"SPEC_DRAFT_N_MAX": str(n_max)})
     with Server(rig, real_engine, rig.folder / "server.log", measuring=True):
         before = counters.read(rig.url)
-        reply = client.ask(rig.url, [serve.chat(prompt, 256, temperature=0)], 60)[0]
+        reply = client.ask(rig.url, [client.chat(prompt, 256, temperature=0)], 60)[0]
         seen = counters.read(rig.url) - before
     known = pair.expect(CHAIN, len(prompt), 256, n_max)
     assert reply.error is None

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from common import report
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.bench_repack import plan as repack_bench
 from common.kinds.bench_repack.plan import (
     Figures,

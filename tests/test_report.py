@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from common import report
 from common.errors import RigError
-from common.kinds import report
 from common.measure import run
 from common.rig import ROOT
 

@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
+from common import report
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.speed import plan as speed
 from common.measure import arms, run
 from common.rig import Rig

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from common.engines.llamacpp import serve
 from common.kinds.bench_client import mock
 from common.rig import ROOT
 from common.serving import client, stream
@@ -59,7 +58,7 @@ class Scripted:
 
 def ask(steps: list[Step], limit_s: float = 20, hold_s: float = 0) -> client.Reply:
     server = Scripted(steps, hold_s)
-    return client.ask(server.url, [serve.chat("hello", 3)], limit_s)[0]
+    return client.ask(server.url, [client.chat("hello", 3)], limit_s)[0]
 
 
 def chunked(*events: bytes) -> bytes:
@@ -123,7 +122,7 @@ def test_times_are_those_of_arrival_although_read_late() -> None:
     def exact() -> bool:
         server = Scripted([*steps, (0.0, chunked(END, DONE) + LAST)])
         before = time.perf_counter()
-        (reply,) = client.ask(server.url, [serve.chat("hello", 8)], 20)
+        (reply,) = client.ask(server.url, [client.chat("hello", 8)], 20)
         assert reply.error is None
         assert reply.ttft_ms is not None
         assert reply.last_text_ms is not None
@@ -139,7 +138,7 @@ def test_a_stall_does_not_move_the_last_text() -> None:
     """The kernel holds the last text, the server hangs: its time is when it came."""
     server = Scripted([(0, CHUNKED + chunked(ROLE, WORD)), (0.1, chunked(WORD))], hold_s=3)
     start = time.perf_counter()
-    (reply,) = client.ask(server.url, [serve.chat("hello", 8)], 1.5)
+    (reply,) = client.ask(server.url, [client.chat("hello", 8)], 1.5)
     assert reply.error == "no end after 1.5 s"
     assert reply.text_chunks == 2
     assert reply.last_text_ms is not None
@@ -149,7 +148,7 @@ def test_a_stall_does_not_move_the_last_text() -> None:
 
 def test_after_the_first_text_reads_are_few(served: Callable[[float, float], str]) -> None:
     url = served(100, 0.02)
-    body = json.dumps({**serve.chat("hello", 200), "stream": True}).encode()
+    body = json.dumps({**client.chat("hello", 200), "stream": True}).encode()
     (answer,) = stream.exchange(f"{url}/v1/chat/completions", [body], 30, client.TEXT, client.END)
     assert answer.error is None
     assert answer.body.count(b" word") == 200
@@ -164,7 +163,7 @@ def test_without_stamps_every_chunk_is_read_as_it_comes(monkeypatch: pytest.Monk
 
     def exact() -> bool:
         server = Scripted(steps)
-        (reply,) = client.ask(server.url, [serve.chat("hello", 10)], 20)
+        (reply,) = client.ask(server.url, [client.chat("hello", 10)], 20)
         assert reply.error is None
         assert reply.last_text_ms is not None
         assert reply.ttft_ms is not None
@@ -236,7 +235,7 @@ def test_what_came_before_a_cut_is_kept() -> None:
 def test_a_long_request_arrives_whole() -> None:
     server = Scripted([(0, WHOLE)])
     prompt = "long " * 800_000
-    (reply,) = client.ask(server.url, [serve.chat(prompt, 3)], 30)
+    (reply,) = client.ask(server.url, [client.chat(prompt, 3)], 30)
     assert reply.error is None
     head, _, body = server.request.partition(b"\r\n\r\n")
     assert json.loads(body)["messages"][0]["content"] == prompt
@@ -247,14 +246,14 @@ def test_one_fault_does_not_touch_the_others(served: Callable[[float, float], st
     """Requests of different lengths at once come back in order, each with its own figures."""
     url = served(200, 0.02)
     lengths = [5, 60, 1, 30, 2, 90, 17, 44]
-    replies = client.ask(url, [serve.chat("hello", length) for length in lengths], 30)
+    replies = client.ask(url, [client.chat("hello", length) for length in lengths], 30)
     assert [reply.text_chunks for reply in replies] == lengths
     assert [reply.predicted_n for reply in replies] == lengths
 
 
 def test_only_http_addresses() -> None:
     with pytest.raises(ValueError, match="expected http://"):
-        client.ask("https://127.0.0.1:1", [serve.chat("hello", 1)], 1)
+        client.ask("https://127.0.0.1:1", [client.chat("hello", 1)], 1)
 
 
 def test_ctrl_c_interrupts_at_once() -> None:
@@ -263,7 +262,7 @@ def test_ctrl_c_interrupts_at_once() -> None:
     timer.start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        client.ask(server.url, [serve.chat("hello", 3)], 60)
+        client.ask(server.url, [client.chat("hello", 3)], 60)
     assert time.monotonic() - start < 15
 
 
@@ -272,7 +271,7 @@ def test_times_and_rates_of_many_streams(served: Callable[[float, float], str]) 
     url = served(50, 0.05)
 
     def exact() -> bool:
-        replies = client.ask(url, [serve.chat("hello", 60) for _ in range(16)], 30)
+        replies = client.ask(url, [client.chat("hello", 60) for _ in range(16)], 30)
         assert [reply.error for reply in replies] == [None] * 16
         late = max(abs((r.ttft_ms or 0) - (r.prompt_ms or 0)) for r in replies)
         mine = sum(reply.client_per_second or 0 for reply in replies)
@@ -303,7 +302,7 @@ def test_it_costs_a_third_of_a_naive_client(
     """At a rate that is hard on us: more chunks lie ready when a client wakes up, so a naive one
     wakes less often."""
     url = served(200, 0.05)
-    body = json.dumps({**serve.chat("hello", 100), "stream": True}).encode()
+    body = json.dumps({**client.chat("hello", 100), "stream": True}).encode()
 
     async def all_naive() -> list[int]:
         return await asyncio.gather(*(naive(url, body) for _ in range(streams)))
@@ -313,7 +312,7 @@ def test_it_costs_a_third_of_a_naive_client(
         start = time.process_time()
         assert asyncio.run(all_naive()) == [100] * streams
         middle = time.process_time()
-        replies = client.ask(url, [serve.chat("hello", 100)] * streams, 30)
+        replies = client.ask(url, [client.chat("hello", 100)] * streams, 30)
         ours.append(time.process_time() - middle)
         theirs.append(middle - start)
         assert [reply.text_chunks for reply in replies] == [100] * streams

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common import rig
+from common import report, rig
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.tune import apply as tune_apply
 from common.kinds.tune import course as tune
 from common.kinds.tune import plan as tune_plan

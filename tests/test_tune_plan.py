@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from common import rig
+from common import report, rig
 from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.kinds import report
 from common.kinds.tune import plan as tune_plan
 from common.measure import run
 from common.rig import ROOT, Rig

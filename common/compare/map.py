@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import RigError
-from common.kinds.report import SUMMARY
 from common.measure import figures, page
 from common.measure.run import read_manifest
+from common.report import SUMMARY
 from common.rig import Rig
 
 FILE = "MAP.md"

@@ -10,10 +10,9 @@ from typing import Any
 
 import jsonschema
 
-from common import kinds
+from common import kinds, report
 from common.compare import conditions
 from common.errors import RigError
-from common.kinds import report
 from common.known import chain
 from common.measure import log as summaries
 from common.measure import run, stats

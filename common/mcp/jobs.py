@@ -22,30 +22,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, get_args
 
 import psutil
 
-from common import places
+from common import kinds, places
 from common.errors import RigError
 from common.measure import run
 from common.rig import ROOT, Rig
 from common.serving import process as server
 from common.serving import record as serving
 
-Kind = Literal[
-    "speed",
-    "longctx",
-    "sweep",
-    "longmixed",
-    "formats",
-    "cost",
-    "accuracy",
-    "identity",
-    "builds",
-    "tune",
-]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS = tuple(kind.name for kind in kinds.KINDS if kind.of_rig)
 SERVE = "serve"
 RECORD = "job.json"
 LOG = "log"
@@ -206,7 +193,8 @@ def measure(
 
     Raises RigError if another runs, or if a server of this project has the port.
     """
-    assert kind in KINDS
+    if quick and not kinds.of(kind).quick:
+        raise RigError(f"{kind} has no quick form; start it without quick")
     with _alone():
         _check_nothing_measured("and two would disturb each other")
         for job in running():

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from common import report
 from common.errors import RigError
-from common.kinds import report
 from common.mcp.answers import Finding, Recommendation
 from common.measure.run import SUMMARY, read_manifest
 from common.rig import Rig

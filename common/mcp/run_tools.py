@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -18,6 +18,11 @@ from common.mcp.toolbox import Toolbox
 from common.measure import run
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+# The names of the registered measurements, for the client's schema.
+if TYPE_CHECKING:
+    Measurement = str
+else:
+    Measurement = Literal[jobs.KINDS]
 MOST_COMPARED = 200_000  # characters
 # What read_run can read, and the file it is in.
 PARTS = {"report": "REPORT.md", "summary": run.SUMMARY, "manifest": run.MANIFEST}
@@ -28,19 +33,18 @@ class RunTools(Toolbox):
 
     def start_measurement(
         self,
-        kind: jobs.Kind,
+        kind: Measurement,
         quick: bool = False,
         resume: bool = False,
         workload: experience.Workload = "chat",
     ) -> answers.JobInfo:
         """Start a measurement as a background job; it goes on when this session ends.
 
-        speed: draft lengths. longctx: depth of context. sweep, longmixed: requests at once.
-        formats: the drafter's number formats. cost: from which acceptance drafting pays.
-        accuracy, identity: are the answers as good, the text the same. builds: another build of
-        llama.cpp beside this one. tune: the best settings for `workload` (the others ignore it).
-        `quick` is a short look; a full one takes minutes to hours. `resume` continues the last
-        unfinished run. One measurement runs at a time, and not beside this rig's server.
+        {measurements}
+        `workload` is what tune finds the best settings for; the others ignore it. `quick` is a
+        short look, which {without_quick} do not have; a full one takes minutes to hours. `resume`
+        continues the last unfinished run. One measurement runs at a time, and not beside this
+        rig's server.
         """
         settings = {"TUNE_FOR": workload} if kind == "tune" else {}
         return self._info(jobs.measure(self.rig, kind, quick, resume, settings))

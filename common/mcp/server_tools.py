@@ -178,7 +178,7 @@ class ServerTools(Toolbox):
     def verify_health(self, context: Context) -> answers.Health:
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
-        body = serve.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
+        body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
         reply = meanwhile(
             context, "waiting for a reply", lambda: client.ask(found.url, [body], 120)[0]
         )
@@ -205,7 +205,7 @@ class ServerTools(Toolbox):
         Temperature 0 is greedy. Nothing of an earlier call is remembered.
         """
         found = self._served()
-        body = serve.chat(prompt, max_tokens, temperature=temperature)
+        body = client.chat(prompt, max_tokens, temperature=temperature)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
         reply = meanwhile(

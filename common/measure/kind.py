@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from common.engines.llamacpp.build import Engine
+from common.engines import Engine
 from common.measure.plan import Plan
 from common.measure.quantities import Row
 from common.measure.rows import Speed, decode_speed

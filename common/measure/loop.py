@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from common.engines.llamacpp import counters
-from common.engines.llamacpp.build import Engine
+from common.engines import Engine
 from common.errors import RigError, StartError
 from common.host import card as gpu
 from common.measure.plan import Arm, Cell, Plan, Round
@@ -160,7 +159,7 @@ def _trial(
     """Send one cell's requests and return the journal line."""
     bodies = [{**body, **turn.sampling} for body in cell.bodies]
     url = server.rig.url
-    before = counters.read(url)
+    before = server.counters()
     start = time.time()
     replies = client.ask(url, bodies, plan.request_limit_s)
     end = time.time()
@@ -171,7 +170,7 @@ def _trial(
         "start": round(start, 3),
         "end": round(end, 3),
         "failed": failed[0] if failed else None,
-        "counters": None if failed else (counters.read(url) - before).to_json(),
+        "counters": None if failed else (server.counters() - before).to_json(),
         "memory_mib": _memory(server, telemetry.card),
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
         "samples": [reply.to_json() for reply in replies],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp.build import Engine
+from common.engines import Engine
 
 REQUEST_LIMIT_S = 1800.0
 

@@ -13,8 +13,8 @@ from common import places
 from common.digest import sha256
 from common.engines.llamacpp.converter import Converter
 from common.errors import RigError
+from common.files.wanted import other_name
 from common.host import facts
-from common.kinds.formats.plan import other_name
 from common.measure import run
 from common.rig import Rig
 from common.weights.checkpoint import open_checkpoint

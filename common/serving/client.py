@@ -169,3 +169,13 @@ def _piece(text: str, choice: dict[str, Any]) -> dict[str, Any]:
     last = tokens[-1]
     top = [[c["id"], c["token"], round(c["logprob"], 5)] for c in last["top_logprobs"]]
     return {"text": text, "id": last["id"], "logprob": round(last["logprob"], 5), "top": top}
+
+
+def chat(prompt: str, tokens: int, **sampling: Any) -> dict[str, Any]:
+    """The body of a chat request for at most `tokens` tokens, without the prompt cache."""
+    return {
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": tokens,
+        "cache_prompt": False,
+        **sampling,
+    }

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import requests
 
-from common.engines.llamacpp import serve
+from common.engines.llamacpp import counters
 from common.engines.llamacpp.build import Engine
+from common.engines.llamacpp.counters import Counters
 from common.engines.llamacpp.serve import ADVICE, command, environment
 from common.errors import RigError, StartError
 from common.files import wanted
@@ -146,6 +147,10 @@ class Server:
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
         return {"now": now, "peak": int(peak[1]) / 1024 if peak else now}
 
+    def counters(self) -> Counters:
+        """What the server has counted since it started. Raises RigError if it does not answer."""
+        return counters.read(self.rig.url)
+
     def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
@@ -186,7 +191,7 @@ class Server:
 
     def _check_drafting(self) -> None:
         """A short request, also in an arm without drafter so that all arms start alike."""
-        body = serve.chat(CHECK_PROMPT, CHECK_TOKENS, temperature=0)
+        body = client.chat(CHECK_PROMPT, CHECK_TOKENS, temperature=0)
         self.check = client.ask(self.rig.url, [body], 300)[0]
         if self.check.error:
             raise self.death(f"the first request failed: {self.check.error}")

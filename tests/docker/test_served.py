@@ -13,7 +13,6 @@ from docker import DockerClient
 from docker.errors import NotFound
 from docker.models.containers import Container
 
-from common.engines.llamacpp import serve
 from common.known import chain as pair
 from common.rig import ROOT
 from common.serving import client
@@ -121,7 +120,7 @@ def test_chat_gives_the_known_reply(stack: Stack) -> None:
 
 def test_streamed_chat_drafts_and_keeps_what_the_pair_must(stack: Stack) -> None:
     chain = pair.make_chain()
-    body = serve.chat(PROMPT, TOKENS, temperature=0)
+    body = client.chat(PROMPT, TOKENS, temperature=0)
     reply = client.ask(stack.url, [body], 60)[0]
     assert reply.error is None
     assert reply.text_chunks > 1
@@ -198,7 +197,7 @@ def test_asks_for_the_key_of_the_secret_file(stack: Stack, tmp_path: Path) -> No
     stack.settings["API_KEY_FILE"] = str(secret)
     try:
         run(stack.compose("up", "--no-build", "--wait"), stack.settings)
-        body = serve.chat(PROMPT, 8)
+        body = client.chat(PROMPT, 8)
         url = f"{stack.url}/v1/chat/completions"
         assert requests.post(url, json=body, timeout=30).status_code == 401
         headers = {"Authorization": "Bearer open-sesame"}

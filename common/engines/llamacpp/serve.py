@@ -120,13 +120,3 @@ TIMINGS = (
     "draft_n",
     "draft_n_accepted",
 )
-
-
-def chat(prompt: str, tokens: int, **sampling: Any) -> dict[str, Any]:
-    """The body of a chat request for at most `tokens` tokens, without the prompt cache."""
-    return {
-        "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": tokens,
-        "cache_prompt": False,
-        **sampling,
-    }

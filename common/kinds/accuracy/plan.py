@@ -15,6 +15,7 @@ from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import prompts
 from common.rig import KEYS, Rig
+from common.serving import client
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
@@ -76,7 +77,7 @@ def plan(rig: Rig) -> Plan:
 
 
 def _body(test: str, messages: list[dict[str, str]], **more: Any) -> dict[str, Any]:
-    return {**serve.chat("", TOKENS[test]), "messages": messages, **more}
+    return {**client.chat("", TOKENS[test]), "messages": messages, **more}
 
 
 def _cells(rig: Rig, test: str, ids: Sequence[str], bodies: Sequence[dict[str, Any]]) -> list[Cell]:

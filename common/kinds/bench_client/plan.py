@@ -12,7 +12,6 @@ from typing import Any
 
 import requests
 
-from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.kinds.bench_client.peers import Peer, cpu_between
 from common.rig import ROOT
@@ -50,9 +49,9 @@ def ours(url: str, streams: int) -> dict[str, Any]:
 
 def _ask(url: str, streams: int) -> dict[str, Any]:
     """CPU of the whole of `ask`, from connecting to the finished replies, and its errors."""
-    client.ask(url, [serve.chat("hello", 3)], LIMIT_S)  # what is loaded once is not the cost
+    client.ask(url, [client.chat("hello", 3)], LIMIT_S)  # what is loaded once is not the cost
     start = time.process_time()
-    replies = client.ask(url, [serve.chat("hello", CHUNKS)] * streams, LIMIT_S)
+    replies = client.ask(url, [client.chat("hello", CHUNKS)] * streams, LIMIT_S)
     cpu_s = time.process_time() - start
     for reply in replies:
         if reply.error or reply.text_chunks != CHUNKS:

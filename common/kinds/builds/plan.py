@@ -3,9 +3,8 @@
 import os
 from collections.abc import Mapping
 
+from common.engines import Engine
 from common.engines.llamacpp import build as engine
-from common.engines.llamacpp import serve
-from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.host import container
 from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
@@ -14,6 +13,7 @@ from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
+from common.serving import client
 
 KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
 PREFIX = "other "
@@ -78,7 +78,7 @@ def plan(rig: Rig, second: Engine, images: Mapping[str, str], quick: bool = Fals
     texts = prompts(SIX)
     names = list(texts)[: 3 if quick else None]
     tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [serve.chat(texts[name], tokens)]) for name in names]
+    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
     rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
     rounds.append(Round("drift", "drift", GREEDY))
     inputs = {"images": dict(images)}

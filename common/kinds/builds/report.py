@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp.build import Engine
+from common.engines import Engine
 from common.kinds.builds import summary as builds_summary
 from common.measure import figures, page
 from common.measure.rows import BASELINE

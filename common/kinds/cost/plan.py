@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common import places
-from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.known import chain, files
 from common.measure.kind import Tools
@@ -19,6 +18,7 @@ from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import prompts
 from common.rig import Rig
+from common.serving import client
 from common.weights.random_pair import ROLES, layout_of, size_of, write_gguf
 from common.weights.shapes import SHAPES
 
@@ -99,7 +99,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
     """
     texts = list(prompts(PROMPTS).items())[: QUICK_CELLS if quick else None]
     cells = [
-        Cell(name, [{**serve.chat(text, TOKENS), "ignore_eos": True, "seed": seed}])
+        Cell(name, [{**client.chat(text, TOKENS), "ignore_eos": True, "seed": seed}])
         for seed, (name, text) in enumerate(texts, 1)
     ]
     arms = [Arm(BASELINE, {"SPEC_TYPE": ""})]

@@ -5,8 +5,8 @@ from typing import Any
 
 from common import places
 from common.digest import sha256
-from common.engines.llamacpp import serve
 from common.errors import RigError
+from common.files.wanted import OTHERS, other_name
 from common.known import chain
 from common.known import files as known_files
 from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
@@ -15,8 +15,7 @@ from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
-
-OTHERS = ("q8_0", "bf16")
+from common.serving import client
 
 
 def files(rig: Rig) -> dict[str, str]:
@@ -46,15 +45,6 @@ def files(rig: Rig) -> dict[str, str]:
     return found
 
 
-def other_name(name: str, kind: str) -> str:
-    """The file name of the same drafter in another format, such as q8_0."""
-    path = Path(name)
-    for ending in ("-q4_0-exact", "-q4_0"):
-        if ending in path.name:
-            return str(path.with_name(path.name.replace(ending, f"-{kind}")))
-    return name
-
-
 def _make_known(own: str) -> None:
     for kind in OTHERS:
         path = places.model_file(other_name(own, kind))
@@ -68,7 +58,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
     texts = prompts(SIX)
     names = list(texts)[: 3 if quick else None]
     tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [serve.chat(texts[name], tokens)]) for name in names]
+    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
     rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
     rounds.append(Round("drift", "drift", GREEDY))
     drafters = files(rig)

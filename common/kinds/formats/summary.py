@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common.kinds.formats.plan import OTHERS
+from common.files.wanted import OTHERS
 from common.measure import rows
 from common.measure.log import Log
 from common.measure.rows import BASELINE, Trial, cell_rows, equal_replies

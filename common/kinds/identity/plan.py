@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from common.engines.llamacpp import serve
 from common.measure import arms
 from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import SIX, Tokenizer, made, prompts
 from common.rig import Rig
+from common.serving import client
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
@@ -25,7 +25,7 @@ def plan(rig: Rig, tokenizer: Tokenizer) -> Plan:
         text = tokenizer.cut(made(seed, LONG_CHARACTERS), LONG_TOKENS)
         texts[name] = f"{text}\n\n{words}"
     wanted = {"logprobs": True, "top_logprobs": CANDIDATES}
-    cells = [Cell(name, [serve.chat(text, arms.TOKENS, **wanted)]) for name, text in texts.items()]
+    cells = [Cell(name, [client.chat(text, arms.TOKENS, **wanted)]) for name, text in texts.items()]
     rounds = [Round(GREEDY, "greedy", arms.GREEDY), Round(CONTROL, "drift", arms.GREEDY)]
     return Plan("identity", arms.arms(rig), cells, rounds, prompts=PROMPTS)
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.measure.arms import GREEDY
 from common.measure.kind import Tools
@@ -10,6 +9,7 @@ from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.rows import BASELINE
 from common.measure.texts import Tokenizer, document, prompts
 from common.rig import Rig
+from common.serving import client
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
@@ -43,7 +43,7 @@ def plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
         if text is None and reason is None:
             reason = f"the document ({source.origin}) is shorter than {depth} tokens"
         for task, words in prompts(PROMPTS).items():
-            body = serve.chat(f"{text}\n\n{words}" if text else words, tokens)
+            body = client.chat(f"{text}\n\n{words}" if text else words, tokens)
             # Reading the document once per server is what makes deep cells affordable.
             bodies = [] if reason else [{**body, "cache_prompt": True}]
             cells.append(Cell(f"{depth}-{task}", bodies, {"depth": depth, "task": task}, reason))

@@ -1,11 +1,11 @@
 """Speed: which arms and cells `make speed` measures, and what is made of the samples."""
 
-from common.engines.llamacpp import serve
 from common.measure.arms import GREEDY, QUICK_TOKENS, SAMPLED, TOKENS, arms
 from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
+from common.serving import client
 
 
 def plan(rig: Rig, quick: bool = False) -> Plan:
@@ -16,7 +16,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
     texts = prompts(SIX)
     names = list(texts)[: 3 if quick else None]
     tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [serve.chat(texts[name], tokens)]) for name in names]
+    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
     rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
     if not quick:
         rounds.append(Round("sampled-1", "sampled", SAMPLED))

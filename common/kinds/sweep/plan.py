@@ -7,13 +7,13 @@ Both compare drafter on and off under both KV layouts, and are summarised alike.
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.measure.arms import GREEDY
 from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.measure.texts import Tokenizer, document, made, prompts
 from common.rig import Rig
+from common.serving import client
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 LONGMIXED = Path(__file__).with_name("longmixed.yaml")
@@ -106,7 +106,7 @@ def _rounds(quick: bool) -> list[Round]:
 
 def _body(text: str, tokens: int) -> dict[str, Any]:
     """A request for exactly `tokens` tokens, so that every batch is the same work in all arms."""
-    return {**serve.chat(text, tokens), "ignore_eos": True}
+    return {**client.chat(text, tokens), "ignore_eos": True}
 
 
 def _texts(kind: str, tokens: int, count: int, seed: int, tokenizer: Tokenizer) -> list[str]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from common.errors import RigError
 from common.files import pin
-from common.kinds import report
 from common.measure import run
 from common.rig import FILE, Rig
 
@@ -59,7 +58,7 @@ def apply(rig: Rig, folder: Path) -> dict[str, str]:
             )
     changes = recommended(folder)
     if changes:
-        summary = json.loads((folder / report.SUMMARY).read_text(encoding="utf-8"))
+        summary = json.loads((folder / run.SUMMARY).read_text(encoding="utf-8"))
         pin.rewrite(rig.folder / FILE, changes, note(summary, folder.resolve().name))
     return changes
 
@@ -67,7 +66,7 @@ def apply(rig: Rig, folder: Path) -> dict[str, str]:
 def recommended(folder: Path) -> dict[str, str]:
     """The settings that a run's summary says to change. Raises RigError if it has none."""
     try:
-        summary = json.loads((folder / report.SUMMARY).read_text(encoding="utf-8"))
+        summary = json.loads((folder / run.SUMMARY).read_text(encoding="utf-8"))
         return dict(summary["recommendation"]["changes"])
     except (OSError, ValueError, KeyError) as error:
         raise RigError(f"{folder} has no recommendation: {error}; is it a tune run?") from None

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
@@ -13,6 +12,7 @@ from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import Document, Tokenizer, document, made, prompts
 from common.rig import Rig
+from common.serving import client
 
 PROMPTS = Path(__file__).with_name("prompts.yaml")
 
@@ -214,7 +214,7 @@ def _words(prefix: str, count: int) -> Words:
 
 def _body(text: str, tokens: int) -> dict[str, Any]:
     """A request for exactly `tokens` tokens, so that every arm does the same work."""
-    return {**serve.chat(text, tokens), "ignore_eos": True}
+    return {**client.chat(text, tokens), "ignore_eos": True}
 
 
 def _behind(source: Document, tokens: int, tokenizer: Tokenizer, asked: Words) -> list[str]:
