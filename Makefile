@@ -75,6 +75,7 @@ lint: dev ## format check, lint, types
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports --no-cache --no-logo
 
 format: dev ## format the code
 	@$(PYTHON) -m ruff format .

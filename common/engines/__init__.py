@@ -5,5 +5,13 @@ the model lies where the rig says, and what of a reply's events are timings.
 """
 
 from common.engines.llamacpp.build import Engine
+from common.rig import Rig
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "flags"]
+
+
+def flags(rig: Rig) -> list[str]:
+    """What the rig's server is started with when measuring, without the program's name."""
+    from common.engines.llamacpp import serve  # building an engine needs no package of ours
+
+    return serve.command(rig, "", measuring=True)[1:]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import serve
+from common import engines
 from common.errors import RigError
 from common.kinds.accuracy import questions
 from common.kinds.accuracy.tests import bfcl, gsm8k
@@ -118,7 +118,7 @@ def arms(rig: Rig) -> list[Arm]:
     else:
         name = f"n={rig.spec_draft_n_max}" if rig.needs_drafter else str(rig.spec_type)
         found = [arm(rig, "none"), Arm(name.replace(",", "+"), {})]
-    first, second = (serve.command(rig.variant(one.changes), "", measuring=True) for one in found)
+    first, second = (engines.flags(rig.variant(one.changes)) for one in found)
     if first == second:
         raise RigError(
             f"{rig.name}: {found[0].name} and {found[1].name} are the same server, so there is "
