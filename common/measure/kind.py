@@ -1,9 +1,9 @@
 """Kind: what a measurement is to everything else: make, MCP, reports, compare, the map, jobs.
 
-One folder below common/kinds holds one (or two that share most). Its `__init__.py` has the record,
-and common/kinds/__init__.py names it; nothing else keeps a list of measurements. What a kind does
-stands in modules beside its record, which are loaded when they are used: what all of them need
-together takes a second to load.
+One folder below common/kinds holds one (or two that share most). Its `__init__.py` has the record
+in KINDS, and common/kinds/__init__.py names it; nothing else keeps a list of measurements. What a
+kind does stands in modules beside its record, which are loaded when they are used: what all of them
+need together takes a second to load.
 
 plan.py     planned(rig, tools): the rig as it is served for this, and the Plan
 summary.py  summarise(folder): every figure of the report, from the run directory alone
@@ -76,6 +76,8 @@ class Kind:
     """whether it is a target of every rig; else of the project, with a script of its own"""
     depth_and_load: bool = False
     """whether the map of depth and requests at once draws on it"""
+    speaks_of: tuple[str, ...] = ()
+    """the workloads (of TUNE_FOR) that its speed-ups say something about"""
 
     def part(self, name: str) -> ModuleType:
         """One of its modules."""
