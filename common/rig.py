@@ -223,7 +223,7 @@ class Rig:
     longmixed_parallel: int | None = _key(_whole(1, 256), None, group="longmixed")
     longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longmixed")
     accuracy_arms: tuple[str, ...] = _key(_two, (), group="accuracy")
-    """the two arms that `accuracy` compares (common/accuracy.py); empty: none and the rig itself"""
+    """the two arms that `accuracy` compares (common/kinds/accuracy/plan.py); empty: none and the rig itself"""
     accuracy_parallel: int = _key(_whole(1, 256), 1, group="accuracy")
     """questions asked at once"""
     accuracy_limit: int | None = _key(_whole(1, 1_000_000), None, group="accuracy")
@@ -245,7 +245,7 @@ class Rig:
     tune_n_max: int = _key(_whole(1, 16), 4, group="tune")
     """the longest draft that `tune` tries"""
     tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), (), group="tune")
-    """what `tune` varies, in this order; empty: what suits the rig and workload (common/tune.py)"""
+    """what `tune` varies, in this order; empty: what suits the rig and workload (common/kinds/tune/plan.py)"""
 
     @property
     def name(self) -> str:

@@ -272,7 +272,9 @@ def test_the_locks_agree() -> None:
         for name in (*packages.LOCKS.values(), packages.UV_LOCK)
     )
     assert runtime < dev
-    assert any(pin.startswith("pip==") for pin in runtime)  # common/source.py runs it
+    assert any(
+        pin.startswith("pip==") for pin in runtime
+    )  # common/engines/llamacpp/source.py runs it
     assert not any(pin.startswith(("cmake==", "ninja==")) for pin in dev)
     assert len(tools) == 1
 
