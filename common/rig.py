@@ -223,7 +223,8 @@ class Rig:
     longmixed_parallel: int | None = _key(_whole(1, 256), None, group="longmixed")
     longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longmixed")
     accuracy_arms: tuple[str, ...] = _key(_two, (), group="accuracy")
-    """the two arms that `accuracy` compares (common/kinds/accuracy/plan.py); empty: none and the rig itself"""
+    """the two arms that `accuracy` compares (common/kinds/accuracy/plan.py); empty: none and the
+    rig itself"""
     accuracy_parallel: int = _key(_whole(1, 256), 1, group="accuracy")
     """questions asked at once"""
     accuracy_limit: int | None = _key(_whole(1, 1_000_000), None, group="accuracy")
