@@ -246,7 +246,8 @@ class Rig:
     tune_n_max: int = _key(_whole(1, 16), 4, group="tune")
     """the longest draft that `tune` tries"""
     tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), (), group="tune")
-    """what `tune` varies, in this order; empty: what suits the rig and workload (common/kinds/tune/plan.py)"""
+    """what `tune` varies, in this order; empty: what suits the rig and workload
+    (common/kinds/tune/plan.py)"""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """Sizes: the Gemma 4 models a rig can be made for, and where their files come from.
 
-Layer sizes are in common/weights/shapes.py. Repositories are named only where one is known to hold the
-file; of 12B, 26B-A4B and 31B, and of other encodings, none is.
+Layer sizes are in common/weights/shapes.py. Repositories are named only where one is known to hold
+the file; of 12B, 26B-A4B and 31B, and of other encodings, none is.
 """
 
 import difflib
