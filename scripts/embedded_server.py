@@ -1,8 +1,8 @@
 """llama-server's command line on the package xllamacpp, which carries llama.cpp's own server.
 
 common/engines/llamacpp/embedded.py copies this file beside the unpacked package and starts it from
-there, so it imports nothing of this project. It takes the flags that serve.py beside that one writes
-and no others.
+there, so it imports nothing of this project. It takes the flags that serve.py beside that one
+writes and no others.
 """
 
 import argparse
