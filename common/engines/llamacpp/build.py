@@ -113,13 +113,15 @@ def find(rig: Rig) -> Engine:
         return _foreign(Path(own))
     if OTHER.is_file() and (other := _read(OTHER)).is_build(rig):
         return other
+    if CONTAINER.is_file():
+        return _read(CONTAINER)
     if rig.engine == "embedded":
         homes = [embedded.folder()]
     else:
         homes = [folder(rig, origin) for origin in source.wanted(rig)]
-    for server in (CONTAINER, *(home / "llama-server" for home in homes)):
-        if server.is_file():
-            return _read(server)
+    for home in homes:
+        if (home / "llama-server").is_file():
+            return _read(home / "llama-server")
     raise RigError(f"no engine for {rig.name} yet; get it with: make engine RIG={rig.name}")
 
 
