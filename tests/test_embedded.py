@@ -291,10 +291,10 @@ def test_a_container_has_the_engine_it_was_built_with(
     """Also where nothing of the embedded engine is, its lock file not either."""
     (tmp_path / "llama-server").touch()
     (tmp_path / "engine.json").write_text('{"backend": "cpu"}')
-    monkeypatch.setattr(engine, "CONTAINER", tmp_path / "llama-server")
+    monkeypatch.setattr(build, "CONTAINER", tmp_path / "llama-server")
     monkeypatch.setattr(embedded, "LOCK", tmp_path / "no.lock")
     assert tiny.engine == "embedded"
-    assert engine.find(tiny).server == tmp_path / "llama-server"
+    assert build.find(tiny).server == tmp_path / "llama-server"
 
 
 def test_its_python_sees_nothing_of_the_callers(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The house: layers that a tool holds, one registration, and what follows from it."""
 
-import json
 import os
 import re
 import shutil
@@ -8,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from common import kinds, rig
 from common.engines import Engine
@@ -63,7 +64,18 @@ def answer(summary: dict, manifest: dict) -> str:
 def rows(summary: dict, manifest: dict):
     yield figure("empty_replies", "replies", "none", float(summary["empty"]))
 """,
-    "empty-1.json": json.dumps({"type": "object"}),
+    "schema.py": """from common.measure.summary import Count, Strict
+
+
+class Summary(Strict):
+    schema: int
+    what: str
+    rig: str
+    quick: bool
+    complete: bool
+    empty: Count
+    of: Count
+""",
 }
 
 
@@ -142,7 +154,10 @@ def test_a_kind_has_what_its_record_says(kind: Kind) -> None:
     assert callable(kind.part("summary").summarise)
     assert callable(kind.part("report").render)
     assert callable(kind.part("report").answer)
-    assert kind.schema(kind.schema_version).is_file()
+    known: type[Any] = kind.part("schema").Summary
+    schema = TypeAdapter(known).json_schema()
+    assert schema["additionalProperties"] is False
+    assert kind.schema_version == 1
     rows, section = (
         ROOT.joinpath(*kind.package.split("."), f"{n}.py") for n in ("rows", "section")
     )
