@@ -25,7 +25,8 @@ KINDS := $(shell sed -n 's/^\([a-z]*\)|measure|.*/\1/p' $(ROOT)/scripts/lists)
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@{ sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk; \
-		sed -n 's/^\([a-z]*\)|measure|.*|/  \1|/p' $(ROOT)/scripts/lists; } | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+		sed -n 's/^\([a-z]*\)|measure|[^|]*|/  \1|/p' $(ROOT)/scripts/lists; } | \
+		awk -F'|' '{name = $$1; sub(/^[^|]*[|]/, ""); printf "%-11s %s\n", name, $$0}'
 
 runtime: # says nothing and takes no time where .venv is as the lock file says
 	@$(BASE_PYTHON) $(ROOT)/scripts/setup.py runtime

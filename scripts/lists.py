@@ -70,7 +70,7 @@ def needs() -> dict[str, str]:
 
 
 def text() -> str:
-    """The whole file: verb|script or measure|needs|help, and KEY|setting|file, files or nothing|."""
+    """The whole file: verb|script or measure|needs|help, KEY|setting|file, files or nothing|."""
     told = measured()
     lines = [
         f"{verb}|{'measure' if verb in told else 'script'}|{needed}|{told.get(verb, '')}"
