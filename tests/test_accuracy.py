@@ -14,7 +14,8 @@ from common import kinds, report, rig
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds.accuracy import plan as accuracy
-from common.kinds.accuracy import questions, scores
+from common.kinds.accuracy import scores
+from common.kinds.accuracy.test import PROMPTS
 from common.kinds.accuracy.tests import gsm8k
 from common.known import chain as pair
 from common.measure import run
@@ -279,13 +280,13 @@ def test_without_a_network_one_line_says_what_to_do(
     monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path))
     monkeypatch.setattr(requests, "get", refuse)
     with pytest.raises(RigError, match=r"make accuracy GSM8K_PATH=") as caught:
-        questions.load_gsm8k()
+        gsm8k.load()
     assert "\n" not in str(caught.value)
     page = requests.Response()
     page.status_code, page._content = 200, b"<html>sign in</html>"
     monkeypatch.setattr(requests, "get", lambda *_, **__: page)
     with pytest.raises(RigError, match="not the GSM8K test file"):
-        questions.load_gsm8k()
+        gsm8k.load()
     assert not list((tmp_path / "questions").glob("*.jsonl"))
 
 
@@ -310,7 +311,7 @@ def test_the_score_known_in_advance(
     monkeypatch.setenv("MODEL", target)
     monkeypatch.setenv("SPEC_DRAFT_MODEL", drafter)
     # The reply is "... ####7", but nothing where the length of what is asked ends in 7.
-    template = prompts(accuracy.PROMPTS)["gsm8k"]
+    template = prompts(PROMPTS)["gsm8k"]
     asked = gsm8k.messages(gsm8k.Question("", "x", Fraction(0)), template)[0]["content"]
     room = 10 - (len(asked) - 1) % 10
     rows = []

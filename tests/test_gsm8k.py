@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from common.errors import RigError
-from common.kinds.accuracy.tests.gsm8k import Question, Score, load, messages, score
+from common.kinds.accuracy.tests.gsm8k import Question, Score, messages, read, score
 
 # Reply, the number the strict rule reads, the number the flexible rule reads; None is no number.
 SHAPES: list[tuple[str, str | None, str | None]] = [
@@ -137,13 +137,13 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_load_reads_questions_in_order(tmp_path: Path) -> None:
+def test_read_reads_questions_in_order(tmp_path: Path) -> None:
     path = write(
         tmp_path / "test.jsonl",
         {"question": "One\u2028two?", "answer": "1 + 1 = <<1+1=2>>2\n#### 2"},
         {"question": "Debt?", "answer": "#### -1,200"},
     )
-    questions = load(path, hashlib.sha256(path.read_bytes()).hexdigest())
+    questions = read(path, hashlib.sha256(path.read_bytes()).hexdigest())
     assert [(q.id, q.text, q.answer) for q in questions] == [
         ("gsm8k_0", "One\u2028two?", Fraction(2)),
         ("gsm8k_1", "Debt?", Fraction(-1200)),
@@ -160,19 +160,19 @@ def test_load_reads_questions_in_order(tmp_path: Path) -> None:
         ('{"question": "q", "answer": 3}', "line 1: expected a JSON object"),
     ],
 )
-def test_load_names_a_bad_line(tmp_path: Path, line: str, message: str) -> None:
+def test_read_names_a_bad_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "test.jsonl"
     path.write_text(line, encoding="utf-8")
     with pytest.raises(RigError, match=message):
-        load(path, None)
+        read(path, None)
 
 
-def test_load_refuses_another_file(tmp_path: Path) -> None:
+def test_read_refuses_another_file(tmp_path: Path) -> None:
     path = write(tmp_path / "test.jsonl", {"question": "q", "answer": "#### 1"})
     with pytest.raises(RigError, match="not the GSM8K test file: SHA-256"):
-        load(path)
+        read(path)
     with pytest.raises(RigError, match="cannot read the GSM8K test file"):
-        load(tmp_path / "absent.jsonl")
+        read(tmp_path / "absent.jsonl")
 
 
 PROMPTS = Path(__file__).parents[1] / "common/kinds/accuracy/prompts.yaml"
@@ -198,7 +198,7 @@ def test_a_prompt_without_one_place_for_the_question_is_refused(template: str) -
 @pytest.mark.skipif("GSM8K_PATH" not in os.environ, reason="GSM8K_PATH names no test file")
 def test_every_published_solution_scores_right_by_both_rules() -> None:
     path = Path(os.environ["GSM8K_PATH"])
-    questions = load(path)
+    questions = read(path)
     assert len(questions) == 1319
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     for question, row in zip(questions, rows, strict=True):

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from common.kinds.accuracy.tests.numbers import find_numbers
+from common.kinds.accuracy.numbers import find_numbers
 
 
 @pytest.mark.parametrize(

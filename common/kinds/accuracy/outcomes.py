@@ -1,7 +1,5 @@
 """What became of a question: one named outcome for every stored reply."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -54,9 +52,9 @@ _CALL_MARK = re.compile(
 
 
 def classify(reply: StoredReply, tool_names: Sequence[str] = ()) -> Outcome:
-    """The outcome of ``reply``, from nothing but what is stored.
+    """The outcome of `reply`, from nothing but what is stored.
 
-    ``tool_names`` are the names a call could have been written with; none means that a text was
+    `tool_names` are the names a call could have been written with; none means that a text was
     asked for, and tool calls are then no answer. Where several names would fit, the first of these
     wins: failed, thinking_only, truncated, several_calls, invalid_tool_json, empty, refusal,
     call_as_text, no_call. Thinking that ran into the token limit is thinking_only, because that is
@@ -99,7 +97,7 @@ def _classify_calls(calls: Sequence[Mapping[str, Any]]) -> Outcome:
 
 
 def _writes_a_call(text: str, tool_names: Sequence[str]) -> bool:
-    """Whether the text holds a call mark, ``name(``, ``name{`` or ``"name": "<a tool>"``."""
+    """Whether the text holds a call mark, `name(`, `name{` or `"name": "<a tool>"`."""
     names = "|".join(re.escape(name) for name in tool_names)
     written = rf"(?<![\w.])(?:{names})\s*[({{]|[\"']name[\"']\s*:\s*[\"'](?:{names})[\"']"
     return bool(_CALL_MARK.search(text) or re.search(written, text))

@@ -1,7 +1,5 @@
 """Two arms asked the same questions: by how much their scores differ, and how sure that is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +9,9 @@ from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
 from common.errors import RigError
+from common.measure.stats import CONFIDENCE
 
-LEVEL = 0.95
-ALPHA = 0.05
+ALPHA = 1 - CONFIDENCE
 POWER = 0.80
 
 
@@ -24,13 +22,18 @@ class Pairing:
     questions: int
     baseline_right: int
     arm_right: int
-    gained: tuple[str, ...]  # ids the arm has right and the baseline wrong, in question order
-    lost: tuple[str, ...]  # ids the baseline has right and the arm wrong
-    difference: float  # the arm's share of right answers minus the baseline's
-    low: float  # 95% interval of the difference
+    gained: tuple[str, ...]
+    """ids the arm has right and the baseline wrong, in question order"""
+    lost: tuple[str, ...]
+    """ids the baseline has right and the arm wrong"""
+    difference: float
+    """the arm's share of right answers minus the baseline's, with its 95% interval"""
+    low: float
     high: float
-    p_value: float  # exact McNemar, two-sided
-    detectable: float | None  # smallest_detectable of this many questions
+    p_value: float
+    """exact McNemar, two-sided"""
+    detectable: float | None
+    """smallest_detectable of this many questions"""
 
 
 def compare(baseline: Mapping[str, bool], arm: Mapping[str, bool]) -> Pairing:
@@ -80,7 +83,7 @@ def mcnemar_p(gained: int, lost: int) -> float:
 
 
 def difference_interval(
-    gained: int, lost: int, questions: int, level: float = LEVEL
+    gained: int, lost: int, questions: int, level: float = CONFIDENCE
 ) -> tuple[float, float]:
     """The score interval of the difference of two paired shares, (gained - lost) / questions.
 
@@ -108,7 +111,7 @@ def difference_interval(
 
 
 def _score(gained: int, lost: int, questions: int, difference: float) -> float:
-    """Tango's score statistic: standard normal where ``difference`` is the true one."""
+    """Tango's score statistic: standard normal where `difference` is the true one."""
     surplus = gained - lost - questions * difference
     # The share of lost questions in the most likely table with this difference is the larger root
     # of a*x^2 + b*x + c = 0.
@@ -126,7 +129,7 @@ def smallest_detectable(questions: int, changed_share: float) -> float | None:
     """The smallest true difference that this many questions would show, in 0..1; None if none.
 
     To show means: the exact two-sided McNemar test has p <= ALPHA with probability POWER,
-    where ``changed_share`` of the questions change (gained or lost; at least the difference itself
+    where `changed_share` of the questions change (gained or lost; at least the difference itself
     has to change, so a smaller share is raised to it). The power is exact: the number of changed
     questions is binomial, and so is the number gained among them. Source: Duffy (1984), Biometrics
     40, 1005-1015, the exact unconditional power; Connor (1987), Biometrics 43, 207-211, is its

@@ -2,29 +2,25 @@
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common import engines
 from common.errors import RigError
-from common.kinds.accuracy import questions
-from common.kinds.accuracy.tests import bfcl, gsm8k
+from common.kinds.accuracy import tests
+from common.kinds.accuracy.test import PROMPTS, Question, Test
 from common.measure.arms import GREEDY
 from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
-from common.measure.texts import prompts
 from common.rig import KEYS, Rig
 from common.serving import client
 
-PROMPTS = Path(__file__).with_name("prompts.yaml")
-
-# Longest reply in tokens. One that is cut off there is counted as truncated.
-TOKENS = {"gsm8k": 1024, "bfcl": 512}
 PARTS = 4  # each arm goes first in half of them, so that drift falls on both alike
-CONTROL = 20  # questions of each test that the first arm is asked again at the end
+CONTROL = "control"
+ASKED_AGAIN = 20  # questions of each test that the control asks the first arm again
 DEATHS_ALLOWED = 5
-PUBLISHED_BFCL = "+".join(bfcl.SHA256.values())
 QUESTIONS = "questions.jsonl"
 """what scoring needs of each question asked, in the run directory"""
 
@@ -37,57 +33,52 @@ def served(rig: Rig) -> Rig:
 
 
 def plan(rig: Rig) -> Plan:
-    """Every question of both tests, greedy, in both arms; then the control.
+    """Every question of every test, greedy, in both arms; then the control.
 
     The questions are cut into four parts and the arms take turns in going first. The control is
-    the drift round: the first arm again, on the first questions of each test.
+    the drift round: the first arm again, on the first questions of each test. Raises RigError for
+    questions or arms that cannot be asked.
     """
-    template = prompts(PROMPTS)["gsm8k"]
-    sums, sums_sha256 = questions.load_gsm8k()
-    calls, calls_sha256 = questions.load_bfcl()
-    sums, calls = sums[: rig.accuracy_limit], calls[: rig.accuracy_limit]
-    rows: list[dict[str, Any]] = [
-        {"id": one.id, "test": "gsm8k", "answer": str(one.answer)} for one in sums
-    ]
-    rows += [
-        {
-            "id": one.id,
-            "test": "bfcl",
-            "function": bfcl.without_words(one.function),
-            "accepted": one.accepted,
-        }
-        for one in calls
-    ]
-    asked = [_body("gsm8k", gsm8k.messages(one, template)) for one in sums]
-    cells = _cells(rig, "gsm8k", [one.id for one in sums], asked)
-    asked = [_body("bfcl", one.messages, tools=[bfcl.tool(one)]) for one in calls]
-    cells += _cells(rig, "bfcl", [one.id for one in calls], asked)
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    lines: list[dict[str, Any]] = []
+    cells: list[Cell] = []
+    digests = {}
+    for test in tests.TESTS:
+        questions, digests[test.digest_key] = test.load()
+        questions = questions[: rig.accuracy_limit]
+        lines += [{"id": one.id, "test": test.name, **test.keep(one)} for one in questions]
+        cells += _cells(rig, test, questions)
+    _check_ids([line["id"] for line in lines])
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return Plan(
         "accuracy",
         arms(rig),
         cells,
         _rounds(cells),
         mark_failures=True,
-        inputs={"gsm8k_sha256": sums_sha256, "bfcl_sha256": calls_sha256},
+        inputs=digests,
         attached={QUESTIONS: text},
         deaths_allowed=DEATHS_ALLOWED,
         prompts=PROMPTS,
     )
 
 
-def _body(test: str, messages: list[dict[str, str]], **more: Any) -> dict[str, Any]:
-    return {**client.chat("", TOKENS[test]), "messages": messages, **more}
+def _check_ids(ids: Sequence[str]) -> None:
+    """Replies are told apart by the ids alone, and a file of one's own may hold any."""
+    name, times = Counter(ids).most_common(1)[0] if ids else ("", 1)
+    if times > 1:
+        raise RigError(f"{times} questions have the id {name}; give each one of its own")
 
 
-def _cells(rig: Rig, test: str, ids: Sequence[str], bodies: Sequence[dict[str, Any]]) -> list[Cell]:
+def _cells(rig: Rig, test: Test[Any], questions: Sequence[Question]) -> list[Cell]:
     """One cell for each question, or for as many as are asked at once."""
     step = rig.accuracy_parallel
     cells = []
-    for start in range(0, len(ids), step):
-        some = list(ids[start : start + step])
-        name = some[0] if len(some) == 1 else f"{some[0]} to {some[-1]}"
-        cells.append(Cell(name, bodies[start : start + step], {"test": test, "questions": some}))
+    for start in range(0, len(questions), step):
+        some = questions[start : start + step]
+        ids = [one.id for one in some]
+        name = ids[0] if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
+        bodies = [{**client.chat("", test.tokens), **test.ask(one)} for one in some]
+        cells.append(Cell(name, bodies, {"test": test.name, "questions": ids}))
     return cells
 
 
@@ -104,8 +95,8 @@ def _rounds(cells: Sequence[Cell]) -> list[Round]:
         }
         if some:
             rounds.append(Round(f"part-{part + 1}", "greedy", GREEDY, only=frozenset(some)))
-    again = {name for own in names.values() for name in own[:CONTROL]}
-    return [*rounds, Round("control", "drift", GREEDY, only=frozenset(again))]
+    again = {name for own in names.values() for name in own[:ASKED_AGAIN]}
+    return [*rounds, Round(CONTROL, "drift", GREEDY, only=frozenset(again))]
 
 
 def arms(rig: Rig) -> list[Arm]:
@@ -114,17 +105,17 @@ def arms(rig: Rig) -> list[Arm]:
     Raises RigError for an arm that cannot be read, or two that start the same server.
     """
     if rig.accuracy_arms:
-        found = [arm(rig, text) for text in rig.accuracy_arms]
+        both = [arm(rig, text) for text in rig.accuracy_arms]
     else:
         name = f"n={rig.spec_draft_n_max}" if rig.needs_drafter else str(rig.spec_type)
-        found = [arm(rig, "none"), Arm(name.replace(",", "+"), {})]
-    first, second = (engines.flags(rig.variant(one.changes)) for one in found)
+        both = [arm(rig, "none"), Arm(name.replace(",", "+"), {})]
+    first, second = (engines.flags(rig.variant(one.changes)) for one in both)
     if first == second:
         raise RigError(
-            f"{rig.name}: {found[0].name} and {found[1].name} are the same server, so there is "
+            f"{rig.name}: {both[0].name} and {both[1].name} are the same server, so there is "
             "nothing to compare; set ACCURACY_ARMS, such as none,n=2"
         )
-    return found
+    return both
 
 
 def arm(rig: Rig, text: str) -> Arm:

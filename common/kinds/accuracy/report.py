@@ -3,22 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from common.kinds.accuracy import scores
-from common.kinds.accuracy.tests import bfcl, gsm8k
+from common.kinds.accuracy import scores, tests
 from common.measure import figures, page
 
-TITLES = {
-    "gsm8k": {"strict": "GSM8K, strict", "flexible": "GSM8K, flexible"},
-    "bfcl": {"call": "BFCL simple"},
-}
-TEST_TITLES = {"gsm8k": "GSM8K", "bfcl": "BFCL simple"}
+Scored = list[tuple[str, dict[str, Any]]]
+"""the title of a score, and its figures"""
 
 
 def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
     """REPORT.md as text; draws the figure and writes scores.jsonl and changed.jsonl."""
     scores.write(folder)
-    rows = [(TITLES[test["test"]][score["score"]], score)
-            for test in summary["tests"] for score in test["scores"]]  # fmt: skip
+    rows = _scored(summary)
     if rows:
         figures.differences(folder / "figures" / "differences.svg", rows)
     parts = [
@@ -30,8 +25,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "Right answers of the same questions, greedy, in both arms. *Difference* is the second arm "
         "minus the first, in points of a hundred, with its 95% interval (Tango). *p* is the exact "
         "McNemar test. *Could show*: the smallest true difference that this many questions would "
-        "show four times in five. *Strict* reads the number after the last `####`, *flexible* the "
-        "last number in the reply. docs/METHOD.md explains each.",
+        "show four times in five. " + _legends(summary) + "docs/METHOD.md explains each.",
         "![Difference of the scores, in points, with 95% intervals](figures/differences.svg)"
         if rows
         else "",
@@ -65,8 +59,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
 def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The answer in one sentence."""
     where, (first, second) = page.hardware(manifest), summary["arms"]
-    rows = [(TITLES[test["test"]][score["score"]], score)
-            for test in summary["tests"] for score in test["scores"]]  # fmt: skip
+    rows = _scored(summary)
     if not rows:
         return f"On {where}, {first} and {second} have no question in common yet."
     worse = [row for row in rows if row[1]["high"] < 0]
@@ -83,20 +76,42 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
+def _scored(summary: dict[str, Any]) -> Scored:
+    return [
+        (_score_title(test["test"], score["score"]), score)
+        for test in summary["tests"]
+        for score in test["scores"]
+    ]
+
+
+def _title(test: str) -> str:
+    return tests.of(test).title
+
+
+def _score_title(test: str, score: str) -> str:
+    return tests.of(test).scores[score]
+
+
+def _legends(summary: dict[str, Any]) -> str:
+    """What the tests say of their scores, each with a space after it."""
+    legends = [tests.of(name).legend for name in summary["published"]]
+    return "".join(f"{legend} " for legend in legends if legend)
+
+
 def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
-    found = page.warnings(summary, manifest)
+    lines = page.warnings(summary, manifest)
     if summary["limit"]:
-        found.append(
+        lines.append(
             f"> **Limited**: only the first {summary['limit']} questions of each test were asked."
         )
     for test, published in summary["published"].items():
         if not published:
-            found.append(f"> **Other questions**: not the published {TEST_TITLES[test]} file.")
+            lines.append(f"> **Other questions**: not the published {_title(test)} file.")
     if summary["flags"]["failed"]:
-        found.append(
+        lines.append(
             f"> **Failed requests**: {summary['flags']['failed']}; they count as wrong answers."
         )
-    return found
+    return lines
 
 
 def _result(summary: dict[str, Any]) -> str:
@@ -106,7 +121,7 @@ def _result(summary: dict[str, Any]) -> str:
         of = test["questions"]
         for score in test["scores"]:
             rows.append([
-                TITLES[test["test"]][score["score"]],
+                _score_title(test["test"], score["score"]),
                 *(f"{right} of {of} ({right / of:.1%})" for right in score["right"]),
                 _points(score["difference"]),
                 _interval(score),
@@ -124,7 +139,7 @@ def _equal(summary: dict[str, Any]) -> str:
     for test in summary["tests"]:
         equal, control = test["equal_replies"], test["control"]
         text = (
-            f"- {TEST_TITLES[test['test']]}: {equal['equal']} of {equal['of']} replies are the "
+            f"- {_title(test['test'])}: {equal['equal']} of {equal['of']} replies are the "
             f"same with {first} and {second}"
         )
         if control:
@@ -143,7 +158,7 @@ def _outcomes(summary: dict[str, Any]) -> str:
         counts = [some["counts"] for some in test["outcomes"]]
         for name in sorted({name for some in counts for name in some}):
             own = [str(some.get(name, 0)) for some in counts]
-            rows.append([TEST_TITLES[test["test"]], name.replace("_", " "), *own])
+            rows.append([_title(test["test"]), name.replace("_", " "), *own])
     return page.table(["test", "outcome", *summary["arms"]], rows)
 
 
@@ -153,7 +168,7 @@ def _work(summary: dict[str, Any]) -> str:
         for work in test["work"]:
             up = work["speed_up"]
             rows.append([
-                TEST_TITLES[test["test"]],
+                _title(test["test"]),
                 work["arm"],
                 str(work["tokens"]),
                 page.number(work["seconds"]),
@@ -174,7 +189,7 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
     if known is None:
         return []
     rows = [
-        [TITLES[row["test"]][row["score"]], row["arm"], str(row["expected"]),
+        [_score_title(row["test"], row["score"]), row["arm"], str(row["expected"]),
          str(row["measured"]), "yes" if row["equal"] else "NO"]
         for row in known["scores"]
     ]  # fmt: skip
@@ -198,7 +213,7 @@ def _trust(summary: dict[str, Any]) -> str:
     for test in summary["tests"]:
         if test["questions"] < test["asked"]:
             lines.append(
-                f"- {TEST_TITLES[test['test']]}: {test['questions']} of {test['asked']} questions "
+                f"- {_title(test['test'])}: {test['questions']} of {test['asked']} questions "
                 "were asked of both arms."
             )
     lines.append(page.time_line(summary["time"]))
@@ -206,11 +221,8 @@ def _trust(summary: dict[str, Any]) -> str:
 
 
 def _sources(summary: dict[str, Any]) -> str:
-    at_once = f"Questions asked at once: {summary['parallel']}."
-    return (
-        f"GSM8K: {gsm8k.REPOSITORY} at commit `{gsm8k.COMMIT[:12]}` (MIT). BFCL: data of "
-        f"`{bfcl.REQUIREMENT}` (Apache-2.0). {at_once}"
-    )
+    sources = [tests.of(name).source for name in summary["published"]]
+    return " ".join([*sources, f"Questions asked at once: {summary['parallel']}."])
 
 
 def _points(share: float) -> str:

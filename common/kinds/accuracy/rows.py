@@ -1,4 +1,4 @@
-"""Rows: the figures of a accuracy run in the shape that compare has."""
+"""Rows: the figures of an accuracy run in the shape that compare has."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

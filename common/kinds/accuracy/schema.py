@@ -1,4 +1,4 @@
-"""What summary.json of a accuracy run holds, and nothing else."""
+"""What summary.json of an accuracy run holds, and nothing else."""
 
 from typing import Annotated, Literal
 
@@ -17,14 +17,13 @@ from common.measure.summary import (
     Time,
 )
 
-
-class Published(Strict):
-    gsm8k: bool
-    bfcl: bool
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+"""of a test, or of a score"""
+Published = dict[Name, bool]
 
 
 class Score(Strict):
-    score: Literal["strict", "flexible", "call"]
+    score: Name
     right: Annotated[list[Count], Field(min_length=2, max_length=2)]
     difference: Annotated[float, Field(ge=-1, le=1)]
     low: Annotated[float, Field(ge=-1, le=1)]
@@ -72,7 +71,7 @@ class Work(Strict):
 
 
 class Test(Strict):
-    test: Literal["gsm8k", "bfcl"]
+    test: Name
     questions: Some
     asked: Count
     scores: list[Score]
@@ -89,9 +88,9 @@ class Flags(Strict):
     clocks_disagree: Count
 
 
-class Score2(Strict):
-    test: Literal["gsm8k", "bfcl"]
-    score: Literal["strict", "flexible", "call"]
+class KnownScore(Strict):
+    test: Name
+    score: Name
     arm: str
     expected: Count
     measured: Count
@@ -100,7 +99,7 @@ class Score2(Strict):
 
 class KnownAnswer(Strict):
     replies: EqualReplies
-    scores: list[Score2]
+    scores: list[KnownScore]
 
 
 class Summary(Strict):

@@ -5,15 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.kinds.accuracy import pairing, scores
-from common.kinds.accuracy import plan as accuracy
+from common.kinds.accuracy import pairing, scores, tests
 from common.kinds.accuracy.outcomes import StoredReply
+from common.kinds.accuracy.plan import CONTROL
 from common.kinds.accuracy.scores import Answer
-from common.kinds.accuracy.tests import gsm8k
+from common.kinds.accuracy.test import Test
 from common.known import chain as pair
+from common.known.chain import Chain
 from common.measure import log as summaries
 from common.measure import rows as measure_rows
 from common.measure import stats
+from common.measure.rows import significant
 
 LEAST_TOKENS = 8  # a shorter reply says nothing about speed
 
@@ -22,24 +24,21 @@ def summarise(folder: Path) -> dict[str, Any]:
     """The summary; a test that no question of both arms was asked of is left out."""
     log = summaries.Log(folder)
     manifest, arms = log.manifest, log.arms
-    questions = scores.read_questions(folder)
     answers = scores.answers(folder)
-    tests = [
-        _test(test, arms, [a for a in answers if a.test == test], log) for test in scores.SCORES
-    ]
+    digests = manifest["plan"]["inputs"]
+    asked = [test for test in tests.TESTS if test.digest_key in digests]
+    figures = [_test(test, arms, [a for a in answers if a.test == test.name], log)
+               for test in asked]  # fmt: skip
     return {
         **log.head(),
         "limit": _setting(manifest, "ACCURACY_LIMIT"),
         "parallel": _setting(manifest, "ACCURACY_PARALLEL"),
         "arms": arms,
-        "published": {
-            "gsm8k": manifest["plan"]["inputs"]["gsm8k_sha256"] == gsm8k.SHA256,
-            "bfcl": manifest["plan"]["inputs"]["bfcl_sha256"] == accuracy.PUBLISHED_BFCL,
-        },
-        "tests": [test for test in tests if test],
+        "published": {test.name: digests[test.digest_key] == test.published for test in asked},
+        "tests": [one for one in figures if one],
         "drift": _drift(arms[0], answers),
         "flags": _flags(answers, log.lines),
-        "known_answer": _known_answer(manifest, questions, answers, arms),
+        "known_answer": _known_answer(manifest, scores.read_questions(folder), answers, arms),
         "time": log.time(),
     }
 
@@ -50,26 +49,26 @@ def _setting(manifest: Mapping[str, Any], key: str) -> int | None:
 
 
 def _test(
-    test: str,
-    arms: Sequence[str],
-    answers: Sequence[Answer],
-    log: summaries.Log,
+    test: Test[Any], arms: Sequence[str], answers: Sequence[Answer], log: summaries.Log
 ) -> dict[str, Any] | None:
+    """The figures of one test, from its own answers; None if both arms share no question."""
     both = scores.pairs(answers, arms)
     if not both:
         return None
-    asked = [answer for answer in answers if answer.round != scores.CONTROL]
-    trials = [t for t in log.of_kind("greedy") if log.cells[t["cell"]]["test"] == test]
+    cells = {name: cell for name, cell in log.cells.items() if cell["test"] == test.name}
+    counted = [answer for answer in answers if answer.round != CONTROL]
+    trials = [trial for trial in log.of_kind("greedy") if trial["cell"] in cells]
     return {
-        "test": test,
+        "test": test.name,
         "questions": len(both),
-        "asked": sum(len(c["questions"]) for c in log.cells.values() if c["test"] == test),
-        "scores": [_score(score, both) for score in scores.SCORES[test]],
+        "asked": sum(len(cell["questions"]) for cell in cells.values()),
+        "scores": [_score(score, both) for score in test.scores],
         "equal_replies": _equal({name: pair[0].text for name, pair in both.items()},
                                 {name: pair[1].text for name, pair in both.items()}),
         "control": _control(arms[0], answers),
         "outcomes": [
-            {"arm": arm, "counts": _count(a.outcome for a in asked if a.arm == arm)} for arm in arms
+            {"arm": arm, "counts": _count(a.verdict.outcome.value for a in counted if a.arm == arm)}
+            for arm in arms
         ],
         "work": [_work(arm, arms[0], trials, both) for arm in arms],
     }  # fmt: skip
@@ -80,36 +79,36 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 
 
 def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
-    found = pairing.compare(
-        {name: first.right[score] for name, (first, _) in both.items()},
-        {name: second.right[score] for name, (_, second) in both.items()},
+    compared = pairing.compare(
+        {name: first.verdict.right[score] for name, (first, _) in both.items()},
+        {name: second.verdict.right[score] for name, (_, second) in both.items()},
     )
     return {
         "score": score,
-        "right": [found.baseline_right, found.arm_right],
-        "difference": measure_rows.significant(found.difference),
-        "low": measure_rows.significant(found.low),
-        "high": measure_rows.significant(found.high),
-        "p_value": measure_rows.significant(found.p_value),
-        "detectable": measure_rows.significant(found.detectable),
-        "gained": list(found.gained),
-        "lost": list(found.lost),
+        "right": [compared.baseline_right, compared.arm_right],
+        "difference": significant(compared.difference),
+        "low": significant(compared.low),
+        "high": significant(compared.high),
+        "p_value": significant(compared.p_value),
+        "detectable": significant(compared.detectable),
+        "gained": list(compared.gained),
+        "lost": list(compared.lost),
     }
 
 
 def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> dict[str, int]:
     """k of n equal among the questions that both replied to."""
-    came = [{name: text for name, text in some.items() if text is not None}
-            for some in (first, second)]  # fmt: skip
-    equal, of = pairing.equal_replies(*came)
+    replied = [{name: text for name, text in some.items() if text is not None}
+               for some in (first, second)]  # fmt: skip
+    equal, of = pairing.equal_replies(*replied)
     return {"equal": equal, "of": of}
 
 
 def _control(arm: str, answers: Sequence[Answer]) -> dict[str, int] | None:
     """The first arm against itself; None if it was not asked again."""
     own = [answer for answer in answers if answer.arm == arm]
-    first = {a.question: a.text for a in own if a.round != scores.CONTROL}
-    again = {a.question: a.text for a in own if a.round == scores.CONTROL}
+    first = {a.question: a.text for a in own if a.round != CONTROL}
+    again = {a.question: a.text for a in own if a.round == CONTROL}
     return _equal(first, again) if again else None
 
 
@@ -129,16 +128,14 @@ def _work(
     return {
         "arm": arm,
         "tokens": tokens,
-        "seconds": measure_rows.significant(seconds),
-        "tokens_per_second": measure_rows.significant(tokens / seconds) if seconds else None,
+        "seconds": significant(seconds),
+        "tokens_per_second": significant(tokens / seconds) if seconds else None,
         "kept": measure_rows.kept(own),
-        "time_ratio": measure_rows.significant(seconds / theirs)
-        if arm != baseline and theirs
-        else None,
+        "time_ratio": significant(seconds / theirs) if arm != baseline and theirs else None,
         "speed_up": {
-            "ratio": measure_rows.significant(up.ratio),
-            "low": measure_rows.significant(up.low),
-            "high": measure_rows.significant(up.high),
+            "ratio": significant(up.ratio),
+            "low": significant(up.low),
+            "high": significant(up.high),
             "verdict": up.verdict,
             "questions": len(base.keys() & speeds.keys()),
         }
@@ -158,11 +155,11 @@ def _speeds(answers: Sequence[Answer]) -> dict[stats.Key, float]:
 
 def _drift(arm: str, answers: Sequence[Answer]) -> dict[str, Any]:
     own = [answer for answer in answers if answer.arm == arm]
-    first = _speeds([answer for answer in own if answer.round != scores.CONTROL])
-    again = _speeds([answer for answer in own if answer.round == scores.CONTROL])
+    first = _speeds([answer for answer in own if answer.round != CONTROL])
+    again = _speeds([answer for answer in own if answer.round == CONTROL])
     change = stats.drift({key[0]: v for key, v in first.items()},
                          {key[0]: v for key, v in again.items()})  # fmt: skip
-    return {"arm": arm, "change": measure_rows.significant(change)}
+    return {"arm": arm, "change": significant(change)}
 
 
 def _flags(answers: Sequence[Answer], lines: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -188,28 +185,30 @@ def _known_answer(
     chain = pair.chain_of(manifest["settings"]["MODEL"])
     if chain is None:
         return None
-    # llama-server's templates count a text's length in bytes, and the pair's reply depends on it.
-    texts: dict[str, str] = {}
-    for cell in manifest["plan"]["cells"].values():
-        for name, asked in zip(cell["questions"], cell["requests"], strict=True):
-            texts[name] = chain.text(chain.reply(asked["bytes"], asked["max_tokens"]))
-    came = [answer for answer in answers if answer.sample]
-    equal = sum(
-        answer.sample["content"] == texts[answer.question] for answer in came if answer.sample
-    )
+    texts = _known_texts(chain, manifest["plan"]["cells"])
+    replied = [(answer.question, answer.sample) for answer in answers if answer.sample]
+    equal = sum(sample["content"] == texts[question] for question, sample in replied)
     rows = []
-    for test, names in scores.SCORES.items():
-        own = [
-            answer for answer in answers if answer.test == test and answer.round != scores.CONTROL
-        ]
+    for test in tests.TESTS:
         for arm in arms:
-            mine = [answer for answer in own if answer.arm == arm]
-            known = [
-                scores.verdict(questions[a.question], StoredReply(texts[a.question])) for a in mine
-            ]
-            for score in names if mine else ():
-                expected = sum(right[score] for _, _, right in known)
-                measured = sum(answer.right[score] for answer in mine)
-                rows.append({"test": test, "score": score, "arm": arm, "expected": expected,
+            own = [a for a in answers if (a.test, a.arm) == (test.name, arm) and a.round != CONTROL]
+            known = [test.verdict(questions[a.question], StoredReply(texts[a.question]))
+                     for a in own]  # fmt: skip
+            for score in test.scores if own else ():
+                expected = sum(verdict.right[score] for verdict in known)
+                measured = sum(answer.verdict.right[score] for answer in own)
+                rows.append({"test": test.name, "score": score, "arm": arm, "expected": expected,
                              "measured": measured, "equal": expected == measured})  # fmt: skip
-    return {"replies": {"equal": equal, "of": len(came)}, "scores": rows}
+    return {"replies": {"equal": equal, "of": len(replied)}, "scores": rows}
+
+
+def _known_texts(chain: Chain, cells: Mapping[str, Any]) -> dict[str, str]:
+    """Question -> what the chain replies.
+
+    llama-server's templates count a text's length in bytes, and the reply depends on it.
+    """
+    return {
+        question: chain.text(chain.reply(asked["bytes"], asked["max_tokens"]))
+        for cell in cells.values()
+        for question, asked in zip(cell["questions"], cell["requests"], strict=True)
+    }

