@@ -3,20 +3,18 @@
 Needs the standard library only: it runs before anything is installed.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from common import atomic, pip, uv
 from common.digest import sha256
 from common.errors import RigError
+from common.lock import only_one
 
 LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
 """What each set-up installs; dev holds all of runtime."""
@@ -35,7 +33,9 @@ def ensure(root: Path, kind: str) -> None:
     if _is_current(root, kind, venv, _read(venv)):
         return
     try:
-        with _alone(venv):
+        # Two makes at once must not install into one folder.
+        waiting = "another make is installing the Python packages; waiting for it"
+        with only_one(venv.with_name(venv.name + ".lock"), lambda: _say(waiting)):
             record = _read(venv)
             if not _is_current(root, kind, venv, record):
                 _install(root, kind, venv, record)
@@ -64,18 +64,6 @@ def _is_current(root: Path, kind: str, venv: Path, record: Record) -> bool:
 def _is_whole(venv: Path, record: Record) -> bool:
     """Whether it was installed to its end, here, and its Python is still on this host."""
     return record.get("venv") == str(venv) and (venv / "bin" / "python").exists()
-
-
-@contextmanager
-def _alone(venv: Path) -> Iterator[None]:
-    """Two makes at once must not install into one folder: the second waits."""
-    with venv.with_name(venv.name + ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("another make is installing the Python packages; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _install(root: Path, kind: str, venv: Path, record: Record) -> None:

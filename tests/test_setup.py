@@ -21,7 +21,8 @@ from tests.tiny_wheel import script, wheel
 
 pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
 MODULES = (
-    "__init__", "atomic", "digest", "errors", "packages", "pip", "places", "tool_folder", "uv"
+    "__init__", "atomic", "digest", "errors", "lock", "packages", "pip", "places", "tool_folder",
+    "uv",
 )  # fmt: skip
 OWN = ("PIP_", "UV_", "MAKE", "BASE_PYTHON", "VIRTUAL_ENV")
 

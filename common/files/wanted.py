@@ -4,7 +4,6 @@ All rigs share one models folder, by file name. So a file that is there already 
 rig pins; without a pin it must at least not be known to come from elsewhere.
 """
 
-import fcntl
 import re
 import shutil
 import zipfile
@@ -21,6 +20,7 @@ from common.files import hub
 from common.files.hub import HubFile, Progress, Remote
 from common.known import chain as pair
 from common.known import files as known_files
+from common.lock import only_one
 from common.rig import Rig
 from common.weights.gguf_file import MAGIC
 
@@ -176,12 +176,8 @@ def _alone(say: Say) -> Iterator[None]:
     """Hold the models folder: one process at a time brings files into it."""
     folder = places.models()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting: another command is bringing files to {folder}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    waiting = f"waiting: another command is bringing files to {folder}"
+    with only_one(folder / LOCK, lambda: say(waiting)):
         # What a killed fetch from the package index left; nobody else is at work here.
         for left in folder.glob(f"{TEMPORARY}*"):
             shutil.rmtree(left, ignore_errors=True)
