@@ -1,7 +1,6 @@
 """Rig: the grammar and meaning of a rig's tpu.env."""
 
 import dataclasses
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import RigError
+from common.errors import RigError, did_you_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "tpu.env"
@@ -105,9 +104,9 @@ def _two(value: str) -> tuple[str, ...]:
 def _spec_type(value: str) -> str:
     for part in value.split(","):
         if part not in SPEC_TYPES:
-            near = difflib.get_close_matches(part, SPEC_TYPES, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"llama.cpp draft types ({', '.join(SPEC_TYPES)}){hint}")
+            hint = did_you_mean(part, SPEC_TYPES)
+            known = ", ".join(SPEC_TYPES)
+            raise ValueError(f"llama.cpp draft types ({known}){hint and '; ' + hint}")
     return value
 
 
@@ -342,9 +341,7 @@ def read_lines(path: Path) -> dict[str, tuple[str, int]]:
             raise RigError(f"{where}: {line!r} is not KEY=value and not a # comment")
         key, value = match.groups()
         if key not in _FIELDS:
-            near = difflib.get_close_matches(key, KEYS, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise RigError(f"{where}: unknown key {key}{hint}")
+            raise RigError(f"{where}: unknown key {key}", fix=did_you_mean(key, KEYS))
         if key in found:
             raise RigError(f"{where}: {key} was given already on line {found[key][1]}")
         found[key] = (value, number)
