@@ -1,10 +1,17 @@
 """scripts/lists, which make and the shell scripts read, says what the project says."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 from common import kinds
+from common.host import container
 from common.rig import KEYS, ROOT
-from scripts import lists
+from scripts import entry, lists
 from tests import rig_rules
 from tests.test_make import RIGS
 
@@ -49,3 +56,37 @@ def test_files_that_verbs_read_are_settings() -> None:
     assert lists.FILES.keys() <= {*KEYS, *lists.NOT_KEYS}
     # An MCP client may start any of them.
     assert lists.FILES.keys() <= set(lists.SCRIPTS["mcp_server"].split(","))
+
+
+@pytest.mark.parametrize("verb", sorted(lists.needs()))
+def test_the_entry_point_of_the_image_runs_every_verb(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It checks the engine where the verb needs one, then is replaced by the script."""
+    checked: list[str] = []
+    started: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(container, "read_secrets", lambda: None)
+    monkeypatch.setattr(entry, "ready", checked.append)
+    monkeypatch.setattr(os, "execv", lambda program, line: started.append((program, line)))
+    name = RIGS[0]
+    monkeypatch.setattr(sys, "argv", ["entry.py", verb, name, "more"])
+    entry.body()
+    assert checked == ([name] if "engine" in lists.needs()[verb].split(",") else [])
+    ((program, (python, script, *words)),) = started
+    assert program == python == sys.executable
+    of_script = verb in lists.SCRIPTS
+    assert Path(script).name == ("measure.py" if not of_script else f"{verb}.py")
+    assert words == ([name, "more"] if of_script else [name, verb, "more"])
+
+
+def test_the_entry_point_names_the_verbs() -> None:
+    line = [sys.executable, str(ROOT / "scripts" / "entry.py")]
+    for words, code in (["--help"], 0), ([], 0), (["no-verb"], 2), (["lists"], 2):
+        done = subprocess.run([*line, *words], capture_output=True, text=True)
+        assert done.returncode == code
+        assert f"scripts: {', '.join(sorted(lists.needs()))}\n" in done.stdout
+
+
+def test_every_command_of_compose_is_a_verb() -> None:
+    text = (ROOT / "compose.yaml").read_text()
+    assert set(re.findall(r"command: \[(\w+),", text)) <= lists.needs().keys()

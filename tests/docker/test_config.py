@@ -54,3 +54,19 @@ def test_rigs_that_new_rig_makes_read_the_same_in_compose(tmp_path: Path) -> Non
     tree = test_new_rig.tree_of_all(tmp_path / "tree")
     folders = [tree / test_new_rig.name_of(*pair) for pair in test_new_rig.FITTING]
     rig_rules.reads_the_same_in_docker_compose(folders, tmp_path)
+
+
+def test_all_of_the_project_that_runs_gets_into_the_image(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    """Code and what lies beside it: prompts, schemas, words, templates, styles, scripts/lists."""
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
+    out = tmp_path / "out"
+    line = ["docker", "buildx", "build", "--quiet", "--file", str(tmp_path / "Dockerfile")]
+    run([*line, "--output", f"type=local,dest={out}", "."], settings)
+    found = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    wanted = ["common", "scripts", "requirements.lock", f"local-*/{rig.FILE}"]
+    tracked = set(run(["git", "ls-files", "--", *wanted], settings).split())
+    assert tracked <= found
+    assert {path.split("/")[0] for path in found} == {path.split("/")[0] for path in tracked}
+    assert not [path for path in found if path.endswith(".pyc")]
