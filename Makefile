@@ -4,6 +4,8 @@
 .PHONY: report engine image use
 .PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
+# What a user gives reaches a shell line only as "$$NAME".
+export RIG
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
 # One lock for every Python from 3.10 on. Versions in the output file stay unless UPGRADE=1.
@@ -34,7 +36,7 @@ lists: runtime ## make scripts/lists anew: what make and the shell scripts know 
 	@$(PYTHON) scripts/lists.py
 
 engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
-	@$(PYTHON) scripts/engine.py $(RIG)
+	@$(PYTHON) scripts/engine.py "$$RIG"
 
 demo: ## the whole thing without a GPU: engine, known-answer rig, report (about two minutes the first time)
 	@echo "demo: sets up Python packages, fetches the engine (34 MB), measures for half a minute:" \
@@ -56,10 +58,10 @@ test-docker: dev ## run the container tests on a real Docker engine (about 15 mi
 	@$(PYTHON) -m pytest tests/docker -m docker
 
 image: ## build the container image of RIG (minutes, once)
-	@scripts/image.sh $(RIG)
+	@scripts/image.sh "$$RIG"
 
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
-	@scripts/use.sh $(if $(filter file,$(origin RIG)),,$(RIG))
+	@scripts/use.sh $(if $(filter file,$(origin RIG)),,"$$RIG")
 
 new-rig: runtime ## make a rig for another card: SIZE=2b [ENCODING=q4_0] [GPU="NVIDIA L4"]; LIST=1 shows what fits
 	@$(PYTHON) scripts/new_rig.py $(if $(SIZE),--size "$$SIZE") $(if $(ENCODING),--encoding "$$ENCODING") \
@@ -69,7 +71,7 @@ test-converter: dev ## test the repack with llama.cpp's real converter (installs
 	@$(PYTHON) -m pytest -m converter
 
 bench-repack: runtime ## time the exact repack against llama-quantize (needs 6 GB, a minute)
-	@$(PYTHON) scripts/bench_repack.py $(RIG)
+	@$(PYTHON) scripts/bench_repack.py "$$RIG"
 
 lint: dev ## format check, lint, types
 	@$(PYTHON) -m ruff format --check .
@@ -82,14 +84,14 @@ format: dev ## format the code
 	@$(PYTHON) -m ruff check --fix .
 
 doctor: runtime ## say what this host has and lacks for RIG
-	@$(PYTHON) scripts/doctor.py $(RIG)
+	@$(PYTHON) scripts/doctor.py "$$RIG"
 
 report: runtime ## make a report again: RUN=RIG/benchmarks/runs/...
-	@test -n "$(RUN)" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
-	@$(PYTHON) scripts/report.py $(RUN)
+	@test -n "$$RUN" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
+	@$(PYTHON) scripts/report.py "$$RUN"
 
 compare: runtime ## all rigs' runs on one page, with published figures: RUNS="DIR DIR ..." OUT=DIR
-	@$(PYTHON) scripts/compare.py $(RUNS) $(if $(OUT),--out $(OUT))
+	@$(PYTHON) scripts/compare.py $(if $(RUNS),--runs "$$RUNS") $(if $(OUT),--out "$$OUT")
 
 bench-client: runtime ## what the streaming client costs, beside its peers (minutes; PEERS= for none, QUICK=1)
-	@$(PYTHON) scripts/bench_client.py $(RIG)
+	@$(PYTHON) scripts/bench_client.py "$$RIG"

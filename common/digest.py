@@ -3,11 +3,10 @@
 import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from common import places
+from common import atomic, places
 
 RECORD = ".digests.json"
 
@@ -52,12 +51,9 @@ def record(path: Path, digest: str, origin: str | None = None, revision: str | N
     entries[_key(path)] = {
         "stamp": _stamp(path), "sha256": digest, "from": origin, "revision": revision
     }  # fmt: skip
-    file = places.models() / RECORD
-    part = file.with_name(f"{RECORD}.{os.getpid()}")
     # Only a saving: a models folder that cannot be written does without.
     with contextlib.suppress(OSError):
-        part.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
-        part.replace(file)
+        atomic.write(places.models() / RECORD, json.dumps(entries, indent=1) + "\n")
     return digest
 
 

@@ -3,20 +3,18 @@
 Needs the standard library only: it runs before anything is installed.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from common import tool_folder, uv
+from common import atomic, pip, uv
 from common.digest import sha256
 from common.errors import RigError
+from common.lock import only_one
 
 LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
 """What each set-up installs; dev holds all of runtime."""
@@ -35,7 +33,9 @@ def ensure(root: Path, kind: str) -> None:
     if _is_current(root, kind, venv, _read(venv)):
         return
     try:
-        with _alone(venv):
+        # Two makes at once must not install into one folder.
+        waiting = "another make is installing the Python packages; waiting for it"
+        with only_one(venv.with_name(venv.name + ".lock"), lambda: _say(waiting)):
             record = _read(venv)
             if not _is_current(root, kind, venv, record):
                 _install(root, kind, venv, record)
@@ -64,18 +64,6 @@ def _is_current(root: Path, kind: str, venv: Path, record: Record) -> bool:
 def _is_whole(venv: Path, record: Record) -> bool:
     """Whether it was installed to its end, here, and its Python is still on this host."""
     return record.get("venv") == str(venv) and (venv / "bin" / "python").exists()
-
-
-@contextmanager
-def _alone(venv: Path) -> Iterator[None]:
-    """Two makes at once must not install into one folder: the second waits."""
-    with venv.with_name(venv.name + ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("another make is installing the Python packages; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _install(root: Path, kind: str, venv: Path, record: Record) -> None:
@@ -126,18 +114,18 @@ def _by_pip(venv: Path, lock: Path) -> None:
     if not (venv / "bin" / "pip").exists():  # uv made it
         shutil.rmtree(venv, ignore_errors=True)
         _standard_venv(venv)
-    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--require-hashes", "-r", str(lock)]
-    done = _run(pip, {"PIP_USER": "0"})
-    if done.returncode != 0:
+    try:
+        pip.run(venv / "bin" / "python", "install", "--require-hashes", "-r", str(lock))
+    except RigError as error:
         raise RigError(
-            f"the Python packages cannot be installed ({tool_folder.last_error(done.stderr)}); see "
-            "that this host reaches its package index, which pip's own settings name"
-        )
+            f"the Python packages cannot be installed ({error}); see that this host reaches its "
+            "package index, which pip's own settings name"
+        ) from None
 
 
 def _standard_venv(venv: Path) -> None:
-    done = _run([_base(), "-m", "venv", str(venv)])
+    command = [_base(), "-m", "venv", str(venv)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         said = done.stdout + done.stderr
         shutil.rmtree(venv, ignore_errors=True)
@@ -146,7 +134,7 @@ def _standard_venv(venv: Path) -> None:
                 "cannot make .venv: this Python has no ensurepip; "
                 "on Debian or Ubuntu: apt install python3-venv"
             )
-        raise RigError(f"cannot make .venv: {tool_folder.last_error(said)}")
+        raise RigError(f"cannot make .venv: {pip.last_error(said)}")
 
 
 def _base() -> str:
@@ -156,18 +144,7 @@ def _base() -> str:
 
 
 def _write(venv: Path, record: Record) -> None:
-    part = venv / f"{RECORD}.part"
-    part.write_text(json.dumps(record, indent=2) + "\n")
-    part.replace(venv / RECORD)
-
-
-def _run(
-    command: Sequence[str], extra: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        env={**os.environ, **(extra or {})},
-    )  # fmt: skip
+    atomic.write(venv / RECORD, json.dumps(record, indent=2) + "\n")
 
 
 def _say(text: str) -> None:

@@ -2,9 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
-
-import jsonschema
 
 from common import kinds
 from common.errors import RigError
@@ -26,7 +23,7 @@ def write(folder: Path) -> Path:
         raise RigError(f"{folder} holds no finished trial, so there is nothing to report yet")
     kind = kinds.of(manifest["what"])
     summary = kind.summarise(folder)
-    check(summary)
+    kind.check(summary)
     text = kind.render(summary, manifest, folder)
     (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     (folder / REPORT).write_text(text, encoding="utf-8")
@@ -37,9 +34,3 @@ def answer(folder: Path) -> str:
     """The report's answer in one sentence, from its summary.json."""
     summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
     return kinds.of(summary["what"]).answer(summary, run.read_manifest(folder))
-
-
-def check(summary: dict[str, Any]) -> None:
-    """Hold a summary to its schema. Raises jsonschema.ValidationError."""
-    schema = kinds.of(summary["what"]).schema(summary["schema"])
-    jsonschema.validate(summary, json.loads(schema.read_text()))

@@ -1,6 +1,7 @@
 # The targets of every rig. A rig's Makefile is one line: include ../common/rig.mk
 ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
-RIG := $(notdir $(CURDIR))
+# The folder decides, whatever is given. What a user gives reaches a shell line only as "$$NAME".
+override RIG := $(notdir $(CURDIR))
 PYTHON := $(ROOT)/.venv/bin/python
 BASE_PYTHON ?= python3
 READY := runtime
@@ -24,7 +25,8 @@ KINDS := $(shell sed -n 's/^\([a-z]*\)|measure|.*/\1/p' $(ROOT)/scripts/lists)
 help: ## this list
 	@echo "$(RIG): make TARGET. Settings are in tpu.env; PORT=9000 make serve overrides one."
 	@{ sed -n 's/^\([a-z]*\):.*## /  \1|/p' $(ROOT)/common/rig.mk; \
-		sed -n 's/^\([a-z]*\)|measure|.*|/  \1|/p' $(ROOT)/scripts/lists; } | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+		sed -n 's/^\([a-z]*\)|measure|[^|]*|/  \1|/p' $(ROOT)/scripts/lists; } | \
+		awk -F'|' '{name = $$1; sub(/^[^|]*[|]/, ""); printf "%-11s %s\n", name, $$0}'
 
 runtime: # says nothing and takes no time where .venv is as the lock file says
 	@$(BASE_PYTHON) $(ROOT)/scripts/setup.py runtime
@@ -75,12 +77,12 @@ map: $(READY) ## where does the drafter pay, by depth and requests at once? from
 	@$(SCRIPT)/map.py $(RIG)
 
 rescore: $(READY) ## score the stored replies of an accuracy run anew: RUN=benchmarks/runs/...
-	@test -n "$(RUN)" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }
-	@$(SCRIPT)/rescore.py $(RUN)
+	@test -n "$$RUN" || { echo "name the run: make rescore RUN=benchmarks/runs/..." >&2; exit 2; }
+	@$(SCRIPT)/rescore.py "$$RUN"
 
 report: $(READY) ## make a report again: RUN=benchmarks/runs/...
-	@test -n "$(RUN)" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }
-	@$(SCRIPT)/report.py $(RUN)
+	@test -n "$$RUN" || { echo "name the run: make report RUN=benchmarks/runs/..." >&2; exit 2; }
+	@$(SCRIPT)/report.py "$$RUN"
 
 mcp: $(READY) ## let an MCP client drive this rig: writes its entry into the project's .mcp.json
 	@PYTHONPATH=$(ROOT) $(if $(READY),$(PYTHON),$(BASE_PYTHON)) $(ROOT)/scripts/register.py $(RIG)

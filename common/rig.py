@@ -1,7 +1,6 @@
 """Rig: the grammar and meaning of a rig's tpu.env."""
 
 import dataclasses
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import RigError
+from common.errors import RigError, did_you_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "tpu.env"
@@ -105,9 +104,9 @@ def _two(value: str) -> tuple[str, ...]:
 def _spec_type(value: str) -> str:
     for part in value.split(","):
         if part not in SPEC_TYPES:
-            near = difflib.get_close_matches(part, SPEC_TYPES, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"llama.cpp draft types ({', '.join(SPEC_TYPES)}){hint}")
+            hint = did_you_mean(part, SPEC_TYPES)
+            known = ", ".join(SPEC_TYPES)
+            raise ValueError(f"llama.cpp draft types ({known}){hint and '; ' + hint}")
     return value
 
 
@@ -130,9 +129,13 @@ def _relative_or_absolute(value: str) -> str:
 _WANTED = object()
 
 
-def _key(parse: Parser, default: object = _WANTED) -> Any:
-    """A tpu.env key. Empty means absent; a key without default must be given."""
-    metadata = {"parse": parse}
+def _key(parse: Parser, default: object = _WANTED, *, group: str) -> Any:
+    """A tpu.env key. Empty means absent; a key without default must be given.
+
+    group: what it is for: serve (it changes how a model is served), files, build, card, address,
+    repack, or the measurement that reads it.
+    """
+    metadata = {"parse": parse, "group": group}
     if default is _WANTED:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -150,92 +153,100 @@ class Rig:
     overridden: tuple[str, ...] = ()
     """keys that came from the environment instead of the file"""
 
-    backend: str = _key(_one_of("cuda", "cpu"))
-    gpu_name: str | None = _key(_text, None)
+    backend: str = _key(_one_of("cuda", "cpu"), group="card")
+    gpu_name: str | None = _key(_text, None, group="card")
     """part of the card's name as NVML gives it, with _ for a space"""
-    model: str = _key(_relative_or_absolute)
-    model_hf: str | None = _key(_text, None)
-    model_hf_revision: str | None = _key(_text, None)
-    model_package: str | None = _key(_text, None)
-    model_sha256: str | None = _key(_digest, None)
-    spec_type: str | None = _key(_spec_type, None)
-    spec_draft_model: str | None = _key(_relative_or_absolute, None)
-    spec_draft_hf: str | None = _key(_text, None)
-    spec_draft_hf_revision: str | None = _key(_text, None)
-    spec_draft_sha256: str | None = _key(_digest, None)
-    spec_draft_n_max: int | None = _key(_whole(1, 64), None)
-    spec_draft_p_min: float | None = _key(_share, None)
+    model: str = _key(_relative_or_absolute, group="files")
+    model_hf: str | None = _key(_text, None, group="files")
+    model_hf_revision: str | None = _key(_text, None, group="files")
+    model_package: str | None = _key(_text, None, group="files")
+    model_sha256: str | None = _key(_digest, None, group="files")
+    spec_type: str | None = _key(_spec_type, None, group="serve")
+    spec_draft_model: str | None = _key(_relative_or_absolute, None, group="files")
+    spec_draft_hf: str | None = _key(_text, None, group="files")
+    spec_draft_hf_revision: str | None = _key(_text, None, group="files")
+    spec_draft_sha256: str | None = _key(_digest, None, group="files")
+    spec_draft_n_max: int | None = _key(_whole(1, 64), None, group="serve")
+    spec_draft_p_min: float | None = _key(_share, None, group="serve")
     """a draft ends before a token that the drafter holds less likely than this"""
-    spec_synth_rates: tuple[float, ...] = _key(_shares, ())
+    spec_synth_rates: tuple[float, ...] = _key(_shares, (), group="serve")
     """for each position of a draft, how often drafts are accepted that far, whatever they say; the
     reply is then not the model's"""
-    host: str = _key(_text, "127.0.0.1")
-    port: int = _key(_whole(1, 65535))
-    ctx_size: int = _key(_whole(256, 10_000_000))
-    threads: int | None = _key(_whole(1, 1024), None)
-    n_gpu_layers: int | None = _key(_whole(0, 9999), None)
-    cache_type_k: str = _key(_one_of(*CACHE_TYPES), "f16")
-    cache_type_v: str = _key(_one_of(*CACHE_TYPES), "f16")
-    flash_attn: str = _key(_one_of("0", "1", "auto"), "1")
-    reasoning: str = _key(_one_of("on", "off", "auto"), "off")
-    parallel: int | None = _key(_whole(1, 256), None)
-    kv_unified: str | None = _key(_one_of("0", "1"), None)
-    batch_size: int | None = _key(_whole(1, 65536), None)
+    host: str = _key(_text, "127.0.0.1", group="address")
+    port: int = _key(_whole(1, 65535), group="address")
+    ctx_size: int = _key(_whole(256, 10_000_000), group="serve")
+    threads: int | None = _key(_whole(1, 1024), None, group="serve")
+    n_gpu_layers: int | None = _key(_whole(0, 9999), None, group="serve")
+    cache_type_k: str = _key(_one_of(*CACHE_TYPES), "f16", group="serve")
+    cache_type_v: str = _key(_one_of(*CACHE_TYPES), "f16", group="serve")
+    flash_attn: str = _key(_one_of("0", "1", "auto"), "1", group="serve")
+    reasoning: str = _key(_one_of("on", "off", "auto"), "off", group="serve")
+    parallel: int | None = _key(_whole(1, 256), None, group="serve")
+    kv_unified: str | None = _key(_one_of("0", "1"), None, group="serve")
+    batch_size: int | None = _key(_whole(1, 65536), None, group="serve")
     """tokens handed to the model together, at most (llama-server's -b)"""
-    ubatch_size: int | None = _key(_whole(1, 65536), None)
+    ubatch_size: int | None = _key(_whole(1, 65536), None, group="serve")
     """tokens computed in one pass, at most (llama-server's -ub)"""
-    engine: str = _key(_one_of(*ENGINES), "source")
+    engine: str = _key(_one_of(*ENGINES), "source", group="build")
     """llama.cpp's server out of a package, or compiled here from its source; a container always has
     the engine it was built with"""
-    llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp")
-    llama_cpp_commit: str | None = _key(_text, None)
-    llama_cpp_release: str = _key(_text, "11434.0.0")
+    llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp", group="build")
+    llama_cpp_commit: str | None = _key(_text, None, group="build")
+    llama_cpp_release: str = _key(_text, "11434.0.0", group="build")
     llama_cpp_release_sha256: str = _key(
-        _digest, "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
+        _digest,
+        "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45",
+        group="build",
     )
-    cuda_version: str | None = _key(_text, None)
-    cuda_architectures: tuple[str, ...] = _key(_list, ())
-    cmake_extra: tuple[str, ...] = _key(_list, ())
-    builds_engine: str | None = _key(_one_of(*ENGINES), None)
-    builds_cuda_version: str | None = _key(_text, None)
-    builds_cuda_architectures: tuple[str, ...] = _key(_list, ())
-    builds_cmake_extra: tuple[str, ...] = _key(_list, ())
+    cuda_version: str | None = _key(_text, None, group="build")
+    cuda_architectures: tuple[str, ...] = _key(_list, (), group="build")
+    cmake_extra: tuple[str, ...] = _key(_list, (), group="build")
+    builds_engine: str | None = _key(_one_of(*ENGINES), None, group="builds")
+    builds_cuda_version: str | None = _key(_text, None, group="builds")
+    builds_cuda_architectures: tuple[str, ...] = _key(_list, (), group="builds")
+    builds_cmake_extra: tuple[str, ...] = _key(_list, (), group="builds")
     """the other build that `builds` compares with the rig's own; empty: as in the rig's own"""
-    speed_n_max: tuple[int, ...] = _key(_numbers, ())
-    speed_spec_types: tuple[str, ...] = _key(_spec_types, ())
+    speed_n_max: tuple[int, ...] = _key(_numbers, (), group="speed")
+    speed_spec_types: tuple[str, ...] = _key(_spec_types, (), group="speed")
     """draft types that `speed` compares; + joins types that work together"""
-    longctx_depths: tuple[int, ...] = _key(_numbers, ())
-    longctx_n_max: tuple[int, ...] = _key(_numbers, ())
-    longctx_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
-    longctx_doc: str | None = _key(_text, None)
-    longctx_doc_sha256: str | None = _key(_digest, None)
-    sweep_parallel: int | None = _key(_whole(1, 256), None)
-    sweep_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
-    sweep_prompts: tuple[str, ...] = _key(_some_of("mixed", "repeat"), ("mixed", "repeat"))
-    longmixed_parallel: int | None = _key(_whole(1, 256), None)
-    longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None)
-    accuracy_arms: tuple[str, ...] = _key(_two, ())
-    """the two arms that `accuracy` compares (common/accuracy.py); empty: none and the rig itself"""
-    accuracy_parallel: int = _key(_whole(1, 256), 1)
+    longctx_depths: tuple[int, ...] = _key(_numbers, (), group="longctx")
+    longctx_n_max: tuple[int, ...] = _key(_numbers, (), group="longctx")
+    longctx_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longctx")
+    longctx_doc: str | None = _key(_text, None, group="longctx")
+    longctx_doc_sha256: str | None = _key(_digest, None, group="longctx")
+    sweep_parallel: int | None = _key(_whole(1, 256), None, group="sweep")
+    sweep_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="sweep")
+    sweep_prompts: tuple[str, ...] = _key(
+        _some_of("mixed", "repeat"), ("mixed", "repeat"), group="sweep"
+    )
+    longmixed_parallel: int | None = _key(_whole(1, 256), None, group="longmixed")
+    longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longmixed")
+    accuracy_arms: tuple[str, ...] = _key(_two, (), group="accuracy")
+    """the two arms that `accuracy` compares (common/kinds/accuracy/plan.py); empty: none and the
+    rig itself"""
+    accuracy_parallel: int = _key(_whole(1, 256), 1, group="accuracy")
     """questions asked at once"""
-    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None)
+    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None, group="accuracy")
     """only the first so many questions of each test"""
-    repack_hf: str | None = _key(_text, None)
+    repack_hf: str | None = _key(_text, None, group="repack")
     """the checkpoint that `repack` makes the drafter of"""
-    repack_hf_revision: str | None = _key(_text, None)
-    formats_extra: tuple[str, ...] = _key(_list, ())
+    repack_hf_revision: str | None = _key(_text, None, group="repack")
+    formats_extra: tuple[str, ...] = _key(_list, (), group="formats")
     """drafter files that `formats` compares beside the rig's own in three formats"""
-    cost_shape: str | None = _key(_one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None)
+    cost_shape: str | None = _key(
+        _one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None, group="cost"
+    )
     """the pair that `cost` measures: a model's layer sizes, or the known-answer pair"""
-    cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7))
+    cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7), group="cost")
     """how likely `cost` takes a drafted token to be right, given that those before it were"""
 
-    tune_for: str = _key(_one_of(*TUNE_FOR), "chat")
+    tune_for: str = _key(_one_of(*TUNE_FOR), "chat", group="tune")
     """the workload that `tune` finds the best setting for"""
-    tune_n_max: int = _key(_whole(1, 16), 4)
+    tune_n_max: int = _key(_whole(1, 16), 4, group="tune")
     """the longest draft that `tune` tries"""
-    tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), ())
-    """what `tune` varies, in this order; empty: what suits the rig and workload (common/tune.py)"""
+    tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), (), group="tune")
+    """what `tune` varies, in this order; empty: what suits the rig and workload
+    (common/kinds/tune/plan.py)"""
 
     @property
     def name(self) -> str:
@@ -282,6 +293,8 @@ class Rig:
 
 _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Rig) if field.metadata}
 KEYS = tuple(_FIELDS)
+GROUPS: dict[str, str] = {key: field.metadata["group"] for key, field in _FIELDS.items()}
+"""what each key is for"""
 
 
 def _written(value: object) -> str:
@@ -328,9 +341,7 @@ def read_lines(path: Path) -> dict[str, tuple[str, int]]:
             raise RigError(f"{where}: {line!r} is not KEY=value and not a # comment")
         key, value = match.groups()
         if key not in _FIELDS:
-            near = difflib.get_close_matches(key, KEYS, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise RigError(f"{where}: unknown key {key}{hint}")
+            raise RigError(f"{where}: unknown key {key}", fix=did_you_mean(key, KEYS))
         if key in found:
             raise RigError(f"{where}: {key} was given already on line {found[key][1]}")
         found[key] = (value, number)

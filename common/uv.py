@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from common import tool_folder
+from common import pip, tool_folder
 from common.errors import RigError
 
 STORE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -53,7 +53,7 @@ def run(program: Path, *arguments: str) -> None:
     except OSError as error:
         raise UvError(f"{program} does not run ({error.strerror})") from None
     if done.returncode != 0:
-        raise UvError(f"uv failed ({tool_folder.last_error(done.stderr)})")
+        raise UvError(f"uv failed ({pip.last_error(done.stderr)})")
 
 
 def _flags(arguments: tuple[str, ...]) -> list[str]:
@@ -68,27 +68,27 @@ def environment() -> dict[str, str]:
     uv reads none of pip's settings, and whoever needs a mirror has usually told only pip. What the
     user has told uv itself stays.
     """
-    pip = _pip_settings()
+    told = _pip_settings()
     extra = [
-        url for url in pip.get("extra-index-url", "").split() if urlsplit(url).scheme != "file"
+        url for url in told.get("extra-index-url", "").split() if urlsplit(url).scheme != "file"
     ]
     links = [
-        link for link in pip.get("find-links", "").split() if "://" in link or Path(link).is_dir()
+        link for link in told.get("find-links", "").split() if "://" in link or Path(link).is_dir()
     ]
-    certificates = pip.get("cert") or next(
+    certificates = told.get("cert") or next(
         filter(None, map(os.environ.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))), ""
     )
     system = "true" if STORE.is_file() and not certificates else ""
     found = {
-        "UV_DEFAULT_INDEX": pip.get("index-url", ""),
+        "UV_DEFAULT_INDEX": told.get("index-url", ""),
         "UV_INDEX": " ".join(extra),
         # The lock's hashes say which file is meant, so that any index may give it.
         "UV_INDEX_STRATEGY": "unsafe-best-match" if extra else "",
         "UV_FIND_LINKS": ",".join(links),
-        "UV_INSECURE_HOST": " ".join(pip.get("trusted-host", "").split()),
-        "UV_HTTP_TIMEOUT": pip.get("timeout", ""),
-        "HTTPS_PROXY": pip.get("proxy", ""),
-        "HTTP_PROXY": pip.get("proxy", ""),
+        "UV_INSECURE_HOST": " ".join(told.get("trusted-host", "").split()),
+        "UV_HTTP_TIMEOUT": told.get("timeout", ""),
+        "HTTPS_PROXY": told.get("proxy", ""),
+        "HTTP_PROXY": told.get("proxy", ""),
         "SSL_CERT_FILE": certificates,
         # pip trusts the system's certificates too; the second is what an older uv calls the first.
         "UV_SYSTEM_CERTS": system,

@@ -1,6 +1,7 @@
 """Compare runs: rigs and measurements side by side, published figures, ratios between cards."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from common.compare import compare
@@ -10,13 +11,19 @@ from common.rig import ROOT
 from scripts import cli
 
 
+def folders(text: str) -> list[Path]:
+    return [Path(name) for name in shlex.split(text)]
+
+
 def body() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     help_runs = "run directories, also from elsewhere; none: all finished ones here"
-    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help=help_runs)
+    parser.add_argument("named", metavar="RUN", nargs="*", type=Path, help=help_runs)
+    help_more = "more of them in one argument, parted by blanks; quotes hold a name with blanks"
+    parser.add_argument("--runs", type=folders, default=[], metavar="RUNS", help=help_more)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "compare")
     chosen = parser.parse_args()
-    found = compare.compare(chosen.runs or evidence.finished())
+    found = compare.compare([*chosen.named, *chosen.runs] or evidence.finished())
     for said in found["answer"]:
         cli.say(said)
     for path in compare_page.write(found, chosen.out):

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 
 import docker
-import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
@@ -53,11 +52,9 @@ class Contained(AbstractContextManager["Contained"]):
         )  # fmt: skip
         end = time.monotonic() + 120
         while time.monotonic() < end:
-            try:
-                if requests.get(f"{self.rig.url}/health", timeout=5).status_code == 200:
-                    return self
-            except requests.RequestException:
-                time.sleep(0.1)
+            if serve.healthy(self.rig.url):
+                return self
+            time.sleep(0.1)
         raise RigError("llama-server in the container was not ready within two minutes")
 
     def __exit__(

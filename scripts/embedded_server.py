@@ -1,7 +1,8 @@
 """llama-server's command line on the package xllamacpp, which carries llama.cpp's own server.
 
-common/embedded.py copies this file beside the unpacked package and starts it from there, so it
-imports nothing of this project. It takes the flags that common/server.py writes and no others.
+common/engines/llamacpp/embedded.py copies this file beside the unpacked package and starts it from
+there, so it imports nothing of this project. It takes the flags that serve.py beside that one
+writes and no others.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 def parser() -> Parser:
-    """The flags of common/server.py's `command`, by llama-server's names."""
+    """The flags of common/engines/llamacpp/serve.py's `command`, by llama-server's names."""
     found = Parser(prog="llama-server", description=__doc__, allow_abbrev=False)
     add = found.add_argument
     add("--version", action="store_true")

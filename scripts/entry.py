@@ -10,12 +10,11 @@ from common.engines.llamacpp import build
 from common.errors import RigError
 from common.host import container
 from common.rig import FILE, ROOT
-from scripts import cli
-from scripts.lists import MEASURED, SCRIPTS, measured
+from scripts import cli, lists
 
 
 def body() -> None:
-    needs = {**dict.fromkeys(measured(), MEASURED), **SCRIPTS}
+    needs = lists.needs()
     arguments = sys.argv[1:]
     if not arguments or arguments[0] not in needs:
         print(__doc__)
@@ -23,7 +22,7 @@ def body() -> None:
         raise SystemExit(0 if arguments in ([], ["--help"]) else 2)
     verb, *rest = arguments
     container.read_secrets()
-    if rest and "engine" in needs[verb] and (ROOT / rest[0] / FILE).is_file():
+    if rest and "engine" in needs[verb].split(",") and (ROOT / rest[0] / FILE).is_file():
         ready(rest[0])
     line = [*cli.command(verb, *rest[:1]), *rest[1:]]
     os.execv(sys.executable, line)  # noqa: S606 (one program)

@@ -1,8 +1,12 @@
 #!/bin/sh
-# Build the image of a rig: image.sh RIG [name|quiet|build [other]]. With `name` say only what it is
-# called; with `other` it is the other build of `make builds` (BUILDS_... in tpu.env).
+# Build the image of a rig: image.sh RIG [build|name|ready|both [other]].
+#   build   build it; name: say only what it is called
+#   ready   build it where it is not up to date, and say what it is called
+#   both    the same for the image of `make builds`, with the rig's own engine and the other
+#   other   the other build of `make builds` (BUILDS_... in tpu.env) instead of the rig's own
 # What is built is in the rig's tpu.env; the environment beats it. Also from the environment:
-#   IMAGE=NAME         another name for the image (OTHER_IMAGE for the other build's)
+#   IMAGE=NAME         another name for the image (OTHER_IMAGE for the other build's); `ready` takes it
+#                      as it is
 #   LLAMA_SRC=FOLDER   a llama.cpp tree instead of the pinned source
 #   CPU_BASE=IMAGE     another base for BACKEND=cpu
 #   CA_BUNDLE=FILE     certificates, for hosts behind a proxy that signs its own
@@ -12,7 +16,26 @@ rig=$1
 mode=${2:-build}
 which=${3:-own}
 file=$root/$rig/tpu.env
-[ -f "$file" ] || { echo "error: $rig is not a rig: it has no tpu.env" >&2; exit 2; }
+fail() { echo "error: $*" >&2; exit 1; }
+[ -f "$file" ] || fail "$rig is not a rig: it has no tpu.env"
+
+there() { docker image inspect "$1" >/dev/null 2>&1; } # IMAGE
+
+# The arms of make builds take turns in one container, so both engines are put into one image. Docker
+# copies from image to image, so this works on a far host too.
+if [ "$mode" = both ]; then
+    other=$("$0" "$rig" ready other)
+    own=$("$0" "$rig" ready)
+    [ "$own" != "$other" ] || fail "the other build is the rig's own; set BUILDS_CUDA_VERSION," \
+        "BUILDS_CUDA_ARCHITECTURES or BUILDS_CMAKE_EXTRA to something else"
+    image=gemma-rigs:builds-$(echo "$own $other" | cksum | cut -d ' ' -f 1)
+    # The context's own builder: another one does not see this host's images.
+    docker buildx build --builder "$(docker context show)" --load --quiet --tag "$image" \
+        --build-arg "RIG_IMAGE=$own" --build-arg "OTHER_IMAGE=$other" - \
+        <"$root/scripts/both.Dockerfile" >/dev/null
+    echo "$image"
+    exit
+fi
 
 setting() { # KEY: its value, from the environment or from tpu.env
     other=
@@ -35,9 +58,15 @@ fi
 extra=$(setting CMAKE_EXTRA)
 [ -z "$extra" ] || tag=$tag-$(printf %s "$extra" | cksum | cut -d ' ' -f 1)
 [ -z "${LLAMA_SRC:-}" ] || tag=$tag-local
-image=gemma-rigs:$tag
-if [ "$which" = own ]; then image=${IMAGE:-$image}; else image=${OTHER_IMAGE:-$image}; fi
+as_it_is=${IMAGE:-}
+[ "$which" = own ] || as_it_is=${OTHER_IMAGE:-}
+image=${as_it_is:-gemma-rigs:$tag}
 if [ "$mode" = name ]; then
+    echo "$image"
+    exit
+fi
+if [ "$mode" = ready ] && [ -n "$as_it_is" ]; then
+    there "$image" || fail "the image $image is not on the Docker host"
     echo "$image"
     exit
 fi
@@ -51,5 +80,12 @@ done
 [ -z "${LLAMA_SRC:-}" ] || set -- "$@" --build-context "llama-src=$LLAMA_SRC"
 [ -z "${CPU_BASE:-}" ] || set -- "$@" --build-context "cpu-base=docker-image://$CPU_BASE"
 [ -z "${CA_BUNDLE:-}" ] || set -- "$@" --secret "id=ca_bundle,src=$CA_BUNDLE"
-[ "$mode" != quiet ] || set -- "$@" --quiet
-exec docker buildx build --load "$@" --tag "$image" "$root"
+set -- --load "$@" --tag "$image" "$root"
+[ "$mode" = ready ] || exec docker buildx build "$@"
+if there "$image"; then
+    docker buildx build --quiet "$@" >/dev/null
+else
+    echo "building the image $image (the first time: minutes)" >&2
+    docker buildx build "$@" >&2
+fi
+echo "$image"

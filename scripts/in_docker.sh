@@ -2,7 +2,8 @@
 # Run one of the scripts in the rig's image: in_docker.sh SCRIPT.py [ARGUMENT ...]
 # Called by common/rig.mk in the rig's folder when RUNNER=docker. The host needs only Docker, and the
 # engine may be on another machine (DOCKER_CONTEXT, DOCKER_HOST): nothing of this folder is mounted,
-# run directories are copied in and brought home. From the environment:
+# run directories and files that settings name are copied in, runs are brought home. What a verb needs
+# stands in scripts/lists. From the environment:
 #   IMAGE=NAME         run this image as it is, instead of building the rig's own
 #   OTHER_IMAGE=NAME   the same for the other build of make builds
 #   MODELS_DIR=FOLDER  models in a folder of the Docker host instead of a volume
@@ -22,17 +23,29 @@ serving=$project-$rig-serve
 home=/opt/gemma-rigs/$rig
 inside=$home/benchmarks/runs
 runs=$root/$rig/benchmarks/runs
+scratch=
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-# What this verb is in scripts/lists: card, engine, fetches, writes.
 needs() { grep "^$verb|" "$root/scripts/lists" | cut -d '|' -f 3 | tr , '\n' | grep -qx "$1"; }
+
+settings_of() { # KIND, a pattern: the names of such settings
+    sed -n "s/^\([A-Z0-9_]*\)|setting|$1|.*/\1/p" "$root/scripts/lists"
+}
+
+in_force() { # KEY: the setting, from the environment or tpu.env
+    printenv "$1" || sed -n "s/^$1=//p" "$root/$rig/tpu.env"
+}
+
+# shellcheck source=scripts/docker_copy.sh
+. "$root/scripts/docker_copy.sh"
+
+for_card() { grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" && needs card; }
 
 # The card is asked for first: without it nothing is built and nothing fetched. Another Docker host
 # may have one; Windows gives it to Linux as /dev/dxg.
 check_card() {
-    grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" || return 0
-    needs card || return 0
+    for_card || return 0
     [ -z "${DOCKER_CONTEXT:-}${DOCKER_HOST:-}${GPU_FLAGS:-}" ] || return 0
     [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || fail "$rig is for the card" \
         "$(sed -n 's/^GPU_NAME=//p' "$root/$rig/tpu.env"), but no NVIDIA card can be used on this host;" \
@@ -54,59 +67,12 @@ check_docker() {
         "(on Debian: docker-buildx)"
     docker compose version >/dev/null 2>&1 || fail "Docker has no compose; install" \
         "docker-compose-plugin (on Debian: docker-compose)"
-    grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" || { GPU_FLAGS=; return 0; }
-    needs card || { GPU_FLAGS=; return 0; }
+    for_card || { GPU_FLAGS=; return 0; }
     [ -z "${GPU_FLAGS:-}" ] || return 0
     GPU_FLAGS="--gpus all"
     docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"' || fail "Docker has no nvidia runtime;" \
         "install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker &&" \
         "sudo systemctl restart docker; with CDI give GPU_FLAGS='--device nvidia.com/gpu=all'"
-}
-
-ready_image() { # [other]
-    image=$("$root/scripts/image.sh" "$rig" name "$@")
-    as_it_is=${IMAGE:-}
-    if [ $# -gt 0 ]; then as_it_is=${OTHER_IMAGE:-}; fi
-    if [ -n "$as_it_is" ]; then
-        docker image inspect "$image" >/dev/null 2>&1 || fail "the image $image is not on the Docker host"
-        return
-    fi
-    if docker image inspect "$image" >/dev/null 2>&1; then
-        "$root/scripts/image.sh" "$rig" quiet "$@" >/dev/null
-    else
-        echo "building the image $image (the first time: minutes)" >&2
-        "$root/scripts/image.sh" "$rig" build "$@" >&2
-    fi
-}
-
-# The arms of make builds take turns in one container, so both engines are put into one image. Docker
-# copies from image to image, so this works on a far host too.
-ready_both() {
-    ready_image other
-    other=$image
-    ready_image
-    own=$image
-    [ "$own" != "$other" ] || fail "the other build is the rig's own; set BUILDS_CUDA_VERSION," \
-        "BUILDS_CUDA_ARCHITECTURES or BUILDS_CMAKE_EXTRA to something else"
-    image=gemma-rigs:builds-$(echo "$own $other" | cksum | cut -d ' ' -f 1)
-    # The context's own builder: another one does not see this host's images.
-    docker buildx build --builder "$(docker context show)" --load --quiet --tag "$image" \
-        --build-arg "RIG_IMAGE=$own" --build-arg "OTHER_IMAGE=$other" - \
-        <"$root/scripts/both.Dockerfile" >/dev/null
-}
-
-digest() { # KEY IMAGE: a line for the environment
-    docker image inspect --format "$1={{.Id}}" "$2"
-}
-
-# Settings that a user gave: they go in as they are, so that they beat tpu.env there too. Only what
-# may fetch is told the token.
-settings() {
-    keys=$(sed -n 's/^\([A-Z0-9_]*\)|setting|.*/\1/p' "$root/scripts/lists")
-    if needs fetches; then keys="$keys HF_TOKEN"; fi
-    for key in $keys; do
-        if printenv "$key" >/dev/null; then echo "$key"; fi
-    done
 }
 
 # What the run directories need to know of the tree they were made from.
@@ -118,102 +84,79 @@ harness() {
     echo "HARNESS_DIRTY=$dirty"
 }
 
-same_run() { # two folders are one run if they started at the same moment
-    [ "$(grep -m 1 '"started"' "$1/manifest.json")" = "$(grep -m 1 '"started"' "$2/manifest.json")" ]
-}
+digest() { docker image inspect --format "$1={{.Id}}" "$2"; } # KEY IMAGE: a line for the environment
 
-copy_home() { # CONTAINER: its new or changed run directories, owned by whoever calls
-    incoming=$(mktemp -d)
-    docker cp -q "$1:$inside/." "$incoming"
-    for folder in "$incoming"/*/; do
-        [ -f "$folder/manifest.json" ] || continue
-        name=$(basename "$folder")
-        target=$runs/$name
-        number=2
-        while [ -e "$target" ] && ! same_run "$folder" "$target"; do
-            target=$runs/$name-$number
-            number=$((number + 1))
-        done
-        if [ -e "$target" ] && diff -rq --exclude=logs --exclude=run.lock "$folder" "$target" >/dev/null; then
-            continue
-        fi
-        mkdir -p "$target"
-        cp -R "$folder." "$target"
-        rm -f "$target/run.lock"
+# Settings that a user gave: they go in as they are, so that they beat tpu.env there too. Only what
+# may fetch is told the token.
+settings() {
+    keys=$(settings_of '.*')
+    if needs fetches; then keys="$keys HF_TOKEN"; fi
+    for key in $keys; do
+        if printenv "$key" >/dev/null; then echo "$key"; fi
     done
-    rm -rf "$incoming"
 }
 
-bring_home() { # CONTAINER that has ended
-    copy_home "$1"
-    docker rm --volumes "$1" >/dev/null
+clean_up() { # what is half made
+    rm -rf "$scratch"
+    [ -z "${half_made:-}" ] || docker rm --force --volumes "$container" >/dev/null 2>&1 || :
 }
 
-take_settings() { # the tpu.env that came from the container as tpu.env.part
-    if [ "$(cksum <"$PWD/tpu.env")" != "$before" ]; then
-        rm -f "$PWD/tpu.env.part"
-        case $verb in
-        pin) again="run it again (seconds, the files are there)" ;;
-        tune) again="make tune APPLY=1 RUN= and the run's folder writes it (seconds)" ;;
-        esac
-        fail "tpu.env was changed while make $verb ran, so nothing was written; $again"
+# All that can be wrong on this host is found here, before anything is built.
+prepare() {
+    scratch=$(mktemp -d)
+    trap clean_up EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    files
+    if needs RUN && [ -n "${RUN:-}" ]; then
+        RUN=$(own_run "$RUN")
+        export RUN
     fi
-    mv "$PWD/tpu.env.part" "$PWD/tpu.env"
+    ready=ready
+    if needs both; then ready=both; fi
+    image=$("$root/scripts/image.sh" "$rig" "$ready")
 }
 
-collect_left() { # from a make that was killed
-    for left in $(docker ps --all --quiet --filter "label=gemma-rigs.run=$project/$rig" --filter status=exited); do
-        echo "bringing home what an interrupted run left" >&2
-        bring_home "$left"
-    done
-}
-
-copy_in() { # FROM TO WHAT: into the container `name`, owned by its user
-    tar -C "$1" --exclude=logs --exclude=run.lock --owner=10001 --group=10001 -cf - "$3" |
-        docker cp -q - "$name:$2"
-}
-
-create() { # CONTAINER VERB [ARGUMENT ...]; more_flags: one word each
-    name=$1
-    shift
-    environment=$(mktemp)
+create() { # [FLAG ...] IMAGE [ARGUMENT ...]: the container `container`
+    half_made=1
     # A bare name takes its value from here, so no token is written down.
-    { settings; harness; digest IMAGE_DIGEST "$image"; } >"$environment"
-    if [ "$verb" = builds ]; then
-        { digest RIG_IMAGE_DIGEST "$own"; digest OTHER_IMAGE_DIGEST "$other"; } >>"$environment"
+    { settings; harness; digest IMAGE_DIGEST "$image"; } >"$scratch/environment"
+    if needs both; then
+        {
+            digest RIG_IMAGE_DIGEST "$("$root/scripts/image.sh" "$rig" name)"
+            digest OTHER_IMAGE_DIGEST "$("$root/scripts/image.sh" "$rig" name other)"
+        } >>"$scratch/environment"
     fi
     terminal=
     if [ -t 1 ]; then terminal=--tty; fi
     # shellcheck disable=SC2086 # flags, one word each
-    docker create $terminal $GPU_FLAGS ${more_flags:-} --name "$name" --init --label "gemma-rigs.run=$project/$rig" \
-        --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$environment" \
+    docker create $terminal $GPU_FLAGS --name "$container" --init --label "gemma-rigs.run=$project/$rig" \
+        --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$scratch/environment" \
         --volume "${MODELS_DIR:-${project}_models}:/models" --volume "${project}_kernels:/kernels" \
-        --volume "$inside" --workdir "$home" "$image" "$@" >/dev/null
-    rm -f "$environment"
+        --volume "$inside" --workdir "$home" "$@" >/dev/null
     # An image run as it is (IMAGE) may hold an older tpu.env.
     copy_in "$PWD" "$home" tpu.env
     # What is there already: run directories get the next free name, RESUME=1 finds its run.
     if [ -d "$runs" ]; then copy_in "$runs" "$inside" .; fi
-    if [ -n "${CA_BUNDLE:-}" ]; then docker cp -q --follow-link "$CA_BUNDLE" "$name:/run/secrets/ca_bundle"; fi
+    if [ -d "$scratch/given" ]; then copy_in "$scratch" /tmp given --dereference; fi
+    if [ -n "${CA_BUNDLE:-}" ]; then docker cp -q --follow-link "$CA_BUNDLE" "$container:/run/secrets/ca_bundle"; fi
+    half_made=
+    trap - INT TERM HUP
 }
 
-run() { # CONTAINER: start it, pass on signals; its exit code
+run() { # start the container, pass on signals; its exit code
     # In a session of its own, or Docker's client would pass on a Ctrl-C that we pass on too.
-    setsid docker start --attach "$1" &
+    setsid docker start --attach "$container" &
     client=$!
-    trap 'docker kill --signal INT "$1" >/dev/null 2>&1 || :' INT
-    trap 'docker kill --signal TERM "$1" >/dev/null 2>&1 || :' TERM HUP
+    trap 'docker kill --signal INT "$container" >/dev/null 2>&1 || :' INT
+    trap 'docker kill --signal TERM "$container" >/dev/null 2>&1 || :' TERM HUP
     while kill -0 "$client" 2>/dev/null; do wait "$client" || :; done
     trap '' INT TERM HUP # bringing home is not interrupted
-    if [ "$(docker inspect --format '{{.State.Status}}' "$1")" = created ]; then
-        docker rm --volumes "$1" >/dev/null
+    if [ "$(docker inspect --format '{{.State.Status}}' "$container")" = created ]; then
+        docker rm --volumes "$container" >/dev/null
         fail "the container could not be started; Docker's reason is above"
     fi
-    code=$(docker wait "$1")
-}
-
-in_force() { # KEY: the setting, from the environment or tpu.env
-    printenv "$1" || sed -n "s/^$1=//p" "$root/$rig/tpu.env"
+    code=$(docker wait "$container")
 }
 
 # For an MCP client: standard input and output are the protocol's. One container per rig stays while
@@ -224,10 +167,10 @@ mcp_server() {
         copy_home "$container"
     else
         if docker inspect "$container" >/dev/null 2>&1; then bring_home "$container"; fi
+        prepare
         port=$(in_force PORT)
         # Inside it listens on every address; outside only where HOST says.
-        more_flags="--publish $(in_force HOST):$port:$port --env HOST=0.0.0.0 --entrypoint sleep"
-        create "$container" infinity
+        create --publish "$(in_force HOST):$port:$port" --env HOST=0.0.0.0 --entrypoint sleep "$image" infinity
         docker start "$container" >/dev/null
     fi
     code=0
@@ -245,10 +188,17 @@ mcp_server() {
 serve() {
     docker rm --force "$serving" >/dev/null 2>&1 || :
     set -- run --rm --service-ports --name "$serving"
-    # HOST is where compose publishes the port, not an address inside the container.
-    for setting in $(settings | grep -vx HOST); do set -- "$@" --env "$setting"; done
+    # HOST is where compose publishes the port, not an address inside the container. The token is for
+    # the service that brings the files; compose.yaml hands it on.
+    for setting in $(settings | grep -vxE 'HOST|HF_TOKEN'); do set -- "$@" --env "$setting"; done
     export IMAGE="$image"
     exec docker compose --project-directory "$root" --profile "$rig" "$@" "$rig"
+}
+
+served() {
+    [ -n "$(docker ps --quiet --filter "name=^$serving\$")" ] && return
+    echo "$rig is not being served by make serve"
+    return 1
 }
 
 check_card
@@ -258,47 +208,41 @@ engine)
     exec "$root/scripts/image.sh" "$rig"
     ;;
 stop)
-    if [ -z "$(docker ps --quiet --filter "name=^$serving\$")" ]; then
-        echo "$rig is not being served by make serve"
-        exit
-    fi
+    served || exit 0
     docker stop "$serving" >/dev/null
     echo "stopped $serving"
     ;;
 status)
-    if [ -z "$(docker ps --quiet --filter "name=^$serving\$")" ]; then
-        echo "$rig is not being served by make serve"
-        exit 3
-    fi
+    served || exit 3
     exec docker exec "$serving" /opt/venv/bin/python scripts/entry.py status "$rig"
     ;;
 serve)
-    ready_image
+    image=$("$root/scripts/image.sh" "$rig" ready)
     serve
     ;;
 mcp_server)
     exec 3<&0 </dev/null # nobody but the server reads what the client says
-    ready_image
     mcp_server
     ;;
 *)
     collect_left
-    if [ "$verb" = doctor ] && ! docker image inspect "$("$root/scripts/image.sh" "$rig" name)" >/dev/null 2>&1; then
+    image=$("$root/scripts/image.sh" "$rig" name)
+    if [ "$verb" = doctor ] && ! docker image inspect "$image" >/dev/null 2>&1; then
         echo "Docker can run this rig; its image is not built yet: make image RIG=$rig (minutes, once)"
         exit
     fi
-    if [ "$verb" = builds ]; then ready_both; else ready_image; fi
+    if needs run; then
+        folder=$(own_run "$1")
+        set -- "$folder"
+    fi
+    prepare
     container=$project-$rig-$verb-$$
-    trap 'docker rm --force --volumes "$container" >/dev/null 2>&1 || :' EXIT # half made
     before=$(cksum <"$PWD/tpu.env")
-    create "$container" "$verb" "$@"
-    trap - EXIT
-    run "$container"
-    wrote=
-    case $verb-${APPLY:-} in pin-* | tune-1) [ "$code" != 0 ] || wrote=1 ;; esac
-    if [ -n "$wrote" ]; then docker cp -q "$container:$home/tpu.env" "$PWD/tpu.env.part"; fi
+    create "$image" "$verb" "$@"
+    run
+    if [ "$code" = 0 ] && writes; then docker cp -q "$container:$home/tpu.env" "$scratch/tpu.env"; fi
     bring_home "$container"
-    if [ -n "$wrote" ]; then take_settings; fi
+    if [ -e "$scratch/tpu.env" ]; then take_settings; fi
     exit "$code"
     ;;
 esac

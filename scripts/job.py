@@ -1,4 +1,4 @@
-"""Run one of the scripts as a background job, and note how it ended. Called by common/jobs.py."""
+"""Run a script as a background job, and note how it ended. Called by common/mcp/jobs.py."""
 
 import argparse
 import signal

@@ -11,29 +11,49 @@ from scripts import cli
 
 FILE = Path(__file__).with_name("lists")
 HEAD = "# Made by make lists from common/kinds, common/rig.py and scripts/lists.py.\n"
-# What each script needs, in a container and outside: card, engine; whether it may fetch (then it
-# is told HF_TOKEN) and writes into tpu.env. A measurement needs all but the last.
+# What each script needs, in a container and outside, joined by commas:
+#   card, engine  to be there
+#   fetches       may fetch files, so it is told HF_TOKEN
+#   writes        writes into tpu.env; applies: with APPLY=1 only
+#   run           its argument is a run directory
+#   both          two engines: the rig's own and the other build
+#   KEY           the file or folder of the host that this setting names
+MEASURED = "card,engine,fetches"
 SCRIPTS = {
+    "bring": "fetches",
     "doctor": "card",
     "draft": "fetches",
     "engine": "",
     "files": "",
     "map": "",
-    "mcp_server": "card,fetches",
+    "mcp_server": "card,fetches,BFCL_PATH,FORMATS_EXTRA,GSM8K_PATH,LONGCTX_DOC",
     "model": "fetches",
     "pin": "fetches,writes",
     "repack": "engine,fetches",
-    "report": "",
-    "rescore": "",
-    "serve": "card,engine,fetches",
+    "report": "run",
+    "rescore": "run",
+    "serve": MEASURED,
     "show": "",
     "status": "",
     "stop": "",
-    "tune": "card,engine,fetches,writes",
+    "tune": f"{MEASURED},applies,LONGCTX_DOC,RUN",
 }
-MEASURED = "card,engine,fetches"
-# Settings whose value names a file of the host that a container must have too.
-FILES = ("BFCL_PATH", "FORMATS_EXTRA", "GSM8K_PATH", "LONGCTX_DOC")
+# What a measurement needs beside MEASURED.
+MORE = {
+    "accuracy": ",BFCL_PATH,GSM8K_PATH",
+    "builds": ",both",
+    "formats": ",FORMATS_EXTRA",
+    "longctx": ",LONGCTX_DOC",
+    "longmixed": ",LONGCTX_DOC",
+}
+# Settings whose value names files of the host that a container must have too. FORMATS_EXTRA names
+# several, and files in the models folder.
+FILES = {
+    "BFCL_PATH": "file",
+    "FORMATS_EXTRA": "files",
+    "GSM8K_PATH": "file",
+    "LONGCTX_DOC": "file",
+}
 NOT_KEYS = ("GSM8K_PATH", "BFCL_PATH", "QUICK", "RESUME", "APPLY", "RUN", "HF_ENDPOINT")
 
 
@@ -44,12 +64,19 @@ def measured() -> dict[str, str]:
     }
 
 
+def needs() -> dict[str, str]:
+    """What every verb needs, by name."""
+    return {**SCRIPTS, **{name: MEASURED + MORE.get(name, "") for name in measured()}}
+
+
 def text() -> str:
-    """The whole file: verb|script or measure|needs|help, and KEY|setting|file or nothing|."""
-    lines = [f"{verb}|script|{needs}|" for verb, needs in SCRIPTS.items()]
-    lines += [f"{name}|measure|{MEASURED}|{told}" for name, told in measured().items()]
-    for key in (*KEYS, *NOT_KEYS):
-        lines.append(f"{key}|setting|{'file' if key in FILES else ''}|")
+    """The whole file: verb|script or measure|needs|help, KEY|setting|file, files or nothing|."""
+    told = measured()
+    lines = [
+        f"{verb}|{'measure' if verb in told else 'script'}|{needed}|{told.get(verb, '')}"
+        for verb, needed in needs().items()
+    ]
+    lines += [f"{key}|setting|{FILES.get(key, '')}|" for key in (*KEYS, *NOT_KEYS)]
     return HEAD + "".join(line + "\n" for line in lines)
 
 

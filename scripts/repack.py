@@ -1,27 +1,30 @@
 """Make the rig's drafter of its published checkpoint: exact Q4_0, Q8_0 and bf16, checked."""
 
 from tabulate import tabulate
+from tqdm import tqdm
 
 from common import places
 from common.engines.llamacpp import converter
 from common.errors import RigError
+from common.files import snapshot
 from common.rigs import repacking
 from common.rigs.repacking import Made
-from scripts import cli
+from scripts import cli, preparing
 
 
 def body() -> None:
     rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
     if rig.spec_draft_model is None:
         raise RigError(f"{rig.name}: SPEC_DRAFT_MODEL is empty, so there is no drafter to make")
-    snapshot = repacking.fetch(rig, cli.say)
+    with preparing.download_bar() as progress:
+        checkpoint = snapshot.fetch(rig, tqdm.write, progress)
     tool = converter.prepare(rig, cli.say)
     work = places.cache() / "repack" / rig.name
     made = repacking.make(
-        snapshot.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, cli.say
+        checkpoint.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, cli.say
     )
     show(made)
-    cli.say(f"recorded in {repacking.record(made, snapshot, tool)}")
+    cli.say(f"recorded in {repacking.record(made, checkpoint, tool)}")
 
 
 def show(made: list[Made]) -> None:

@@ -45,7 +45,7 @@ def body() -> None:
 
 def introduce(rig: Rig, running: Server) -> None:
     """What a user needs next: the address, a line to try, and whether the drafter works."""
-    properties = serve.properties(rig.url) or {}
+    properties = serve.properties(rig.url)
     cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
     if serve.has_page(rig.url):
         cli.say(f"chat in a browser: {rig.url}/")

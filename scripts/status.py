@@ -2,9 +2,7 @@
 
 import time
 
-import requests
-
-from common.engines.llamacpp import counters
+from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.serving import record
 from scripts import cli
@@ -18,11 +16,9 @@ def body() -> int:
         return 3
     minutes = (time.time() - found.created) / 60
     cli.say(f"{rig.name}: process {found.pid}, for {minutes:.0f} min, log {found.log}")
-    try:
-        health = requests.get(f"{found.url}/health", timeout=5).json().get("status", "unknown")
-    except (requests.RequestException, ValueError):
-        raise RigError(f"{found.url} does not answer; see the log, or make stop") from None
-    cli.say(f"health: {health}, {found.url}/v1")
+    if not serve.healthy(found.url):
+        raise RigError(f"{found.url} does not answer", fix="see the log, or make stop")
+    cli.say(f"health: ok, {found.url}/v1")
     totals = counters.read(found.url)
     kept = f"{totals.accepted / totals.drafted:.3f}" if totals.drafted else "absent"
     cli.say(f"tokens generated: {totals.predicted_tokens}, drafted: {totals.drafted}, kept: {kept}")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from common.kinds.tune import KIND
+from common import kinds
 from common.kinds.tune import apply as tune_apply
 from common.rig import FILE
 from scripts import cli, measuring
@@ -14,7 +14,7 @@ def body() -> int:
     apply, quick, finished = cli.flag("APPLY"), cli.flag("QUICK"), os.environ.get("RUN")
     if apply:
         tune_apply.check(loaded, quick)
-    folder = Path(finished) if finished else measuring.measure_kind(KIND, loaded, out)
+    folder = Path(finished) if finished else measuring.measure_kind(kinds.of("tune"), loaded, out)
     for key, value in tune_apply.recommended(folder).items():
         cli.say(f"{key}={value}")
     if apply:

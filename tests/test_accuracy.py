@@ -7,11 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import requests
 
-from common import report, rig
+from common import kinds, report, rig
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds.accuracy import plan as accuracy
@@ -160,10 +159,10 @@ def rescored_alike(out: Path) -> None:
 def test_the_schema_forbids_what_it_does_not_know(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     fake()
     found = measure(tiny, tmp_path / "run", ACCURACY_LIMIT="1")
-    report.check(found)
+    kinds.of("accuracy").check(found)
     found["tests"][0]["scores"][0]["note"] = 1
-    with pytest.raises(jsonschema.ValidationError):
-        report.check(found)
+    with pytest.raises(RigError, match="not as its schema says"):
+        kinds.of("accuracy").check(found)
 
 
 def test_a_death_costs_one_question_and_none_before(tiny: Rig, fake: Fake, tmp_path: Path) -> None:

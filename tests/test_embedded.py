@@ -285,6 +285,18 @@ def test_the_environment_chooses() -> None:
         rig.load(card, {"ENGINE": "embedded"})
 
 
+def test_a_container_has_the_engine_it_was_built_with(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing of the embedded engine is, its lock file not either."""
+    (tmp_path / "llama-server").touch()
+    (tmp_path / "engine.json").write_text('{"backend": "cpu"}')
+    monkeypatch.setattr(build, "CONTAINER", tmp_path / "llama-server")
+    monkeypatch.setattr(embedded, "LOCK", tmp_path / "no.lock")
+    assert tiny.engine == "embedded"
+    assert build.find(tiny).server == tmp_path / "llama-server"
+
+
 def test_its_python_sees_nothing_of_the_callers(tmp_path: Path) -> None:
     (tmp_path / "socket.py").write_text("raise SystemExit('a stranger')\n")
     program = embedded.install(lambda _text: None)

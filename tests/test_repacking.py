@@ -4,21 +4,19 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
-import huggingface_hub
 import numpy as np
 import pytest
-from httpx2 import Request, Response
-from huggingface_hub.errors import HfHubHTTPError
 
 from common.engines.llamacpp import converter
 from common.engines.llamacpp.converter import Converter
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
+from common.files import snapshot as checkpoints
+from common.files.snapshot import Snapshot
 from common.rig import Rig
 from common.rigs import repacking
-from common.rigs.repacking import Made, Snapshot
+from common.rigs.repacking import Made
 from common.weights.gguf_file import open_gguf
 from scripts import repack
 from tests.small_model import weights, write_q8_0, write_snapshot
@@ -110,7 +108,7 @@ def test_the_whole_command(
     tiny: Rig, snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(repacking, "fetch", lambda *_: Snapshot(snapshot, "them/it", "abc"))
+    monkeypatch.setattr(checkpoints, "fetch", lambda *_: Snapshot(snapshot, "them/it", "abc"))
     monkeypatch.setattr(converter, "prepare", lambda *_: TOOL)
     monkeypatch.setenv("SPEC_DRAFT_MODEL", NAME)
     monkeypatch.setattr("sys.argv", ["repack.py", str(tiny.folder)])
@@ -120,44 +118,3 @@ def test_the_whole_command(
     written = json.loads((tmp_path / "models" / "small-q4_0-exact.repack.json").read_text())
     assert (written["repository"], written["revision"]) == ("them/it", "abc")
     assert {file["kind"] for file in written["files"]} == {"q4_0", "q8_0", "bf16"}
-
-
-def test_fetch(tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path / "cache"))
-    asked: dict[str, object] = {}
-    listed = [
-        SimpleNamespace(rfilename="model.safetensors", size=1000),
-        SimpleNamespace(rfilename="picture.png", size=10**15),
-    ]
-
-    class Api:
-        def __init__(self, token: str | None) -> None:
-            asked["token"] = token
-
-        def model_info(self, name: str, **_: object) -> SimpleNamespace:
-            if name == "no/such":
-                raise HfHubHTTPError(
-                    "secret", response=Response(404, request=Request("GET", "http://x"))
-                )
-            return SimpleNamespace(sha="f" * 40, siblings=listed)
-
-    def download(name: str, **options: object) -> None:
-        asked.update(options, name=name)
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setenv("HF_TOKEN", "secret")
-    with pytest.raises(RigError, match="set REPACK_HF"):
-        repacking.fetch(tiny, quiet)
-    said: list[str] = []
-    found = repacking.fetch(tiny.variant({"REPACK_HF": "them/it"}), said.append)
-    assert (found.repository, found.revision) == ("them/it", "f" * 40)
-    assert asked["revision"] == "f" * 40
-    assert asked["local_dir"] == found.folder
-    assert asked["token"] == "secret"
-    assert "secret" not in "".join(said)
-    with pytest.raises(RigError, match=r"the server answered 404\. Check the network"):
-        repacking.fetch(tiny.variant({"REPACK_HF": "no/such"}), quiet)
-    listed[0].size = 10**15
-    with pytest.raises(RigError, match="make room"):
-        repacking.fetch(tiny.variant({"REPACK_HF": "them/it"}), quiet)

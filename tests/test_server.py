@@ -85,8 +85,14 @@ def test_a_missing_model(own_models: Rig, fake: Callable[..., Engine]) -> None:
     places.model_file(own_models.model).unlink()
     text = failure(own_models, fake())
     assert "MODEL:" in text
-    assert "is missing" in text
-    assert "make draft" in text
+    assert f"is missing; fetch it with: make -C {own_models.name} model" in text
+
+
+def test_a_missing_drafter(own_models: Rig, fake: Callable[..., Engine]) -> None:
+    places.model_file(str(own_models.spec_draft_model)).unlink()
+    text = failure(own_models, fake())
+    assert "SPEC_DRAFT_MODEL:" in text
+    assert f"is missing; fetch it with: make -C {own_models.name} draft" in text
 
 
 def test_a_web_page_saved_as_a_model(own_models: Rig, fake: Callable[..., Engine]) -> None:
@@ -94,13 +100,20 @@ def test_a_web_page_saved_as_a_model(own_models: Rig, fake: Callable[..., Engine
     text = failure(own_models, fake())
     assert "SPEC_DRAFT_MODEL:" in text
     assert "not a GGUF file, perhaps a saved web page" in text
+    assert text.endswith(" draft")
 
 
 @pytest.mark.engine
-def test_a_truncated_model(own_models: Rig, real_engine: Engine) -> None:
-    model = places.model_file(own_models.model)
-    model.write_bytes(model.read_bytes()[:200_000])
-    assert "damaged" in failure(own_models, real_engine)
+@pytest.mark.parametrize("length", [3000, 200_000])
+@pytest.mark.parametrize(("key", "target"), [("MODEL", "model"), ("SPEC_DRAFT_MODEL", "draft")])
+def test_a_truncated_file(
+    own_models: Rig, real_engine: Engine, key: str, target: str, length: int
+) -> None:
+    """Cut within the metadata, and within the weights."""
+    file = places.model_file(str(getattr(own_models, key.lower())))
+    file.write_bytes(file.read_bytes()[:length])
+    text = failure(own_models, real_engine)
+    assert f"file is damaged: delete it and fetch it again with make {target}" in text
 
 
 @pytest.mark.engine

@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from common import packages, tool_folder, uv
+from common import packages, pip, uv
 from common.errors import RigError
 from common.rig import ROOT
 from tests import rig_rules
 from tests.tiny_wheel import script, wheel
 
 pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
-MODULES = ("__init__", "digest", "errors", "packages", "places", "tool_folder", "uv")
+MODULES = (
+    "__init__", "atomic", "digest", "errors", "lock", "packages", "pip", "places", "tool_folder",
+    "uv",
+)  # fmt: skip
 OWN = ("PIP_", "UV_", "MAKE", "BASE_PYTHON", "VIRTUAL_ENV")
 
 
@@ -168,7 +171,7 @@ def test_another_file_than_the_locks_is_refused_by_both(project: Project) -> Non
     code, out, err = project.set_up()
     assert code == 1
     assert "uv failed (" in out
-    assert err.startswith("error: the Python packages cannot be installed (ERROR: ")
+    assert err.startswith("error: the Python packages cannot be installed (")
     assert "HASHES" in err
     assert err.count("\n") == 1
     assert not project.has("one")
@@ -219,11 +222,11 @@ def test_an_old_python_gets_one_line() -> None:
 def test_no_ensurepip_is_one_line_with_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def debian(command: list[str]) -> subprocess.CompletedProcess[str]:
+    def debian(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         said = "The virtual environment was not created successfully because ensurepip is not\n"
         return subprocess.CompletedProcess(command, 1, said, "")
 
-    monkeypatch.setattr(packages, "_run", debian)
+    monkeypatch.setattr(subprocess, "run", debian)
     with pytest.raises(RigError, match="apt install python3-venv") as caught:
         packages._standard_venv(tmp_path / ".venv")
     assert "\n" not in str(caught.value)
@@ -261,9 +264,9 @@ def test_uv_gets_pips_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_reason_is_found_in_an_installers_words() -> None:
     drawn = "  \N{MULTIPLICATION SIGN} Failed to download `one`\n  ╰─▶ Hash mismatch for `one`\n"
-    assert tool_folder.last_error(drawn) == "Hash mismatch for `one`"
-    assert tool_folder.last_error("WARNING: x\nERROR: a\nERROR: b\n\n") == "ERROR: b"
-    assert tool_folder.last_error("") == "no reason given"
+    assert pip.last_error(drawn) == "Hash mismatch for `one`"
+    assert pip.last_error("WARNING: x\nERROR: a\nERROR: b\n\n") == "b"
+    assert pip.last_error("") == "no reason given"
 
 
 def test_the_locks_agree() -> None:
@@ -272,7 +275,9 @@ def test_the_locks_agree() -> None:
         for name in (*packages.LOCKS.values(), packages.UV_LOCK)
     )
     assert runtime < dev
-    assert any(pin.startswith("pip==") for pin in runtime)  # common/source.py runs it
+    assert any(
+        pin.startswith("pip==") for pin in runtime
+    )  # common/engines/llamacpp/source.py runs it
     assert not any(pin.startswith(("cmake==", "ninja==")) for pin in dev)
     assert len(tools) == 1
 

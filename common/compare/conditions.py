@@ -9,21 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.known import chain
+from common.rig import GROUPS
 
 Manifest = Mapping[str, Any]
-# Settings that are compared by other means (files by digest, the engine by source, arms by what
-# they change) or that change nothing that is measured.
-NOT_COMPARED = {
-    "BACKEND",
-    "GPU_NAME",
-    "HOST",
-    "PORT",
-    "CUDA_VERSION",
-    "CUDA_ARCHITECTURES",
-    "ENGINE",
-}
-PREFIXES = ("MODEL", "LLAMA_CPP_", "CMAKE_", "SPEED_", "LONGCTX_", "SWEEP_", "LONGMIXED_",
-            "REPACK_", "ACCURACY_", "FORMATS_", "COST_", "TUNE_", "BUILDS_")  # fmt: skip
 DRAFTER_FILE = ("SPEC_DRAFT_MODEL", "SPEC_DRAFT_HF", "SPEC_DRAFT_HF_REVISION", "SPEC_DRAFT_SHA256")
 # Built for the card on purpose, so it must differ between cards.
 CARD_FLAG = "-DCMAKE_CUDA_ARCHITECTURES="
@@ -132,11 +120,15 @@ def _asked(cell: Mapping[str, Any]) -> list[Any]:
 
 
 def base_settings(manifest: Manifest) -> dict[str, str]:
-    """The settings that bear on every arm; absent ones are left out."""
+    """The settings that bear on every arm; absent ones are left out.
+
+    Files are compared by digest, the engine by its source and arms by what they change. A key that
+    this version does not know must be equal too.
+    """
     return {
         key: value
         for key, value in manifest["settings"].items()
-        if value != "" and key not in NOT_COMPARED and not key.startswith((*PREFIXES, "SPEC_"))
+        if value != "" and GROUPS.get(key, "serve") == "serve" and not key.startswith("SPEC_")
     }
 
 

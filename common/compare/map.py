@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common import kinds
 from common.errors import RigError
 from common.measure import figures, page
 from common.measure.run import read_manifest
@@ -14,7 +15,6 @@ from common.rig import Rig
 
 FILE = "MAP.md"
 FIGURE = "map.svg"
-KINDS = ("longctx", "sweep", "longmixed")
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ def write(rig: Rig) -> Path:
     Takes the last finished run of each kind; a quick run only where there is no other.
     Raises RigError if there is none at all.
     """
-    runs = [found for kind in KINDS if (found := _latest(rig, kind))]
+    drawn = [kind.name for kind in kinds.KINDS if kind.depth_and_load]
+    runs = [found for name in drawn if (found := _latest(rig, name))]
     if not runs:
-        raise RigError(f"{rig.name} has no finished run of {', '.join(KINDS)} yet; make one first")
+        raise RigError(f"{rig.name} has no finished run of {', '.join(drawn)} yet; make one first")
     places = sorted(
         (place for folder in runs for place in _places(folder)),
         key=lambda place: (place.depth, place.at_once, place.arm),

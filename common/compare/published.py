@@ -2,9 +2,9 @@
 
 A figure holds a `value`, a `range` of two, or a `statement` in words; `interval` is its 95%
 interval where the study gave one. `what`, `quantity`, `arm` and `place` say which measured figure
-stands beside it (common/measured.py), as far as there is one. Its `conditions` are those under
-which the study measured; only what the study states is there. `prompts` names a text that is the
-study's own.
+stands beside it (common/measure/quantities.py), as far as there is one. Its `conditions` are those
+under which the study measured; only what the study states is there. `prompts` names a text that is
+the study's own.
 """
 
 import json

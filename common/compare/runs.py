@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from common import kinds, report
 from common.compare import conditions
 from common.errors import RigError
@@ -131,15 +129,13 @@ def _summary(folder: Path, what: str) -> dict[str, Any]:
         raise RigError(f"{path} cannot be read: {error}; make it again: make report RUN={folder}") \
             from None  # fmt: skip
     version = told.get("schema")
-    if not kinds.of(what).schema(version).is_file():
+    if version != kinds.of(what).schema_version:
         raise RigError(f"{path} is of version {version!r}, which this version of the project does "
                        "not know; update it, or leave the run out")  # fmt: skip
     try:
-        report.check(told)
-    except jsonschema.ValidationError as error:
-        where = "/".join(str(part) for part in error.absolute_path) or "the whole file"
-        raise RigError(f"{path}: {where} is not as its schema says: {error.message[:200]}") \
-            from None  # fmt: skip
+        kinds.of(what).check(told)
+    except RigError as error:
+        raise RigError(f"{path}: {error}") from None
     return told
 
 

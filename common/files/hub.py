@@ -45,6 +45,8 @@ class HubFile:
     """what its settings begin with: MODEL or SPEC_DRAFT"""
     name_key: str
     """the setting that names it: MODEL or SPEC_DRAFT_MODEL"""
+    place_key: str = "MODELS_DIR"
+    """the setting that says on which disk it comes"""
 
 
 @dataclass(frozen=True)
@@ -119,14 +121,14 @@ def _look(file: HubFile) -> Remote:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
 
-    endpoint, token = _endpoint(), _token()
-    where = f"{file.repo}/{file.name} at {urlsplit(endpoint).netloc}"
+    address, secret = endpoint(), token()
+    where = f"{file.repo}/{file.name} at {urlsplit(address).netloc}"
     try:
-        url = hf_hub_url(file.repo, file.name, revision=file.revision, endpoint=endpoint)
-        found = get_hf_file_metadata(url, token=token or False, endpoint=endpoint)
+        url = hf_hub_url(file.repo, file.name, revision=file.revision, endpoint=address)
+        found = get_hf_file_metadata(url, token=secret or False, endpoint=address)
         # The bytes are asked for by commit: a branch may move between two tries.
         url = hf_hub_url(
-            file.repo, file.name, revision=found.commit_hash or file.revision, endpoint=endpoint
+            file.repo, file.name, revision=found.commit_hash or file.revision, endpoint=address
         )
     except HfHubHTTPError as error:
         headers = error.response.headers
@@ -164,7 +166,7 @@ def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
                     have += len(piece)
                     if have > remote.size:
                         _wrong_length(remote, part)
-                    _write(out, part, piece)
+                    _write(out, remote.file, part, piece)
                     progress(name, have, remote.size)
                 os.fsync(out.fileno())
     except (requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
@@ -227,18 +229,18 @@ def _refuse(file: HubFile, status: int, headers: dict[str, str]) -> None:
     what = f"{file.repo}/{file.name}: the server answered {status}"
     if status in PASSING:
         raise _PassingError(what, _retry_after(low.get("retry-after", "")))
-    token = "HF_TOKEN is set but not accepted" if _token() else "HF_TOKEN is not set"
+    state = "HF_TOKEN is set but not accepted" if token() else "HF_TOKEN is not set"
     code = low.get("x-error-code", "")
     if code == "RevisionNotFound":
         fix = f"the revision {file.revision or 'main'} is not there; check {file.key}_HF_REVISION"
     elif code == "EntryNotFound":
         fix = f"the repository has no such file; check {file.name_key} and {file.key}_HF_REVISION"
     elif code == "GatedRepo":
-        fix = f"accept its terms on its web page, then set HF_TOKEN ({token})"
+        fix = f"accept its terms on its web page, then set HF_TOKEN ({state})"
     elif status in (401, 403) or code == "RepoNotFound":
         # A hub answers 401 for a repository that does not exist, too.
         fix = (
-            f"no such repository, or a private one; check {file.key}_HF, or set HF_TOKEN ({token})"
+            f"no such repository, or a private one; check {file.key}_HF, or set HF_TOKEN ({state})"
         )
     elif status == 404:
         fix = (
@@ -260,7 +262,7 @@ def _retry_after(value: str) -> float | None:
         return None
 
 
-def _write(out: FileIO, part: Path, piece: bytes) -> None:
+def _write(out: FileIO, file: HubFile, part: Path, piece: bytes) -> None:
     rest = memoryview(piece)
     try:
         while rest:
@@ -268,7 +270,7 @@ def _write(out: FileIO, part: Path, piece: bytes) -> None:
     except OSError as error:
         raise RigError(
             f"{part} cannot be written: {error.strerror}; what has come is kept there. Make room, "
-            "or set MODELS_DIR to another disk, then run this again"
+            f"or set {file.place_key} to another disk, then run this again"
         ) from None
 
 
@@ -278,20 +280,20 @@ def _resize(out: FileIO, part: Path, size: int) -> None:
         out.truncate(size)
 
 
-def _endpoint() -> str:
+def endpoint() -> str:
     """HF_ENDPOINT, read at each call; the hub's client reads it only when it is loaded."""
-    endpoint = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-    if not re.fullmatch(r"https?://[^\s@]+", endpoint):
+    address = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    if not re.fullmatch(r"https?://[^\s@]+", address):
         raise RigError("HF_ENDPOINT: expected an address such as https://huggingface.co")
-    return endpoint
+    return address
 
 
-def _token() -> str | None:
+def token() -> str | None:
     """HF_TOKEN. Raises RigError, without its value, if it could not go into a header."""
-    token = os.environ.get("HF_TOKEN", "").strip()
-    if token and not re.fullmatch(r"[!-~]+", token):
+    secret = os.environ.get("HF_TOKEN", "").strip()
+    if secret and not re.fullmatch(r"[!-~]+", secret):
         raise RigError("HF_TOKEN holds a space or a character that no token has; set it again")
-    return token or None
+    return secret or None
 
 
 class _Bearer(AuthBase):
@@ -301,9 +303,8 @@ class _Bearer(AuthBase):
     """
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        token = _token()
-        if token:
-            request.headers["Authorization"] = f"Bearer {token}"
+        if secret := token():
+            request.headers["Authorization"] = f"Bearer {secret}"
         return request
 
 

@@ -51,8 +51,7 @@ def others(rig: Rig) -> list[Row]:
 
 def _of_rig(file: Wanted) -> Row:
     if not file.path.is_file():
-        target = "draft" if file.role == "drafter" else "model"
-        return Row(file.role, file.name, None, None, f"not here; make {target} brings it")
+        return Row(file.role, file.name, None, None, f"not here; make {file.target} brings it")
     sha256, state = checked(file, digest.known)
     return Row(file.role, file.name, file.path.stat().st_size, sha256, state)
 

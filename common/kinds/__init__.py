@@ -1,35 +1,26 @@
-"""The measurements there are: the one registration. A new one is a folder here and a name below."""
+"""The measurements there are: the one registration. A new one is a folder here and a line below."""
+
+from importlib import import_module
 
 from common.errors import RigError
-from common.kinds import (
-    accuracy,
-    bench_client,
-    bench_repack,
-    builds,
-    cost,
-    formats,
-    identity,
-    longctx,
-    speed,
-    sweep,
-    tune,
-)
 from common.measure.kind import Kind
 
 # In the order in which pages show them.
-KINDS = (
-    speed.KIND,
-    longctx.KIND,
-    sweep.KIND,
-    sweep.LONGMIXED,
-    bench_client.KIND,
-    accuracy.KIND,
-    identity.KIND,
-    formats.KIND,
-    cost.KIND,
-    builds.KIND,
-    tune.KIND,
-    bench_repack.KIND,
+FOLDERS = (
+    "speed",
+    "longctx",
+    "sweep",
+    "bench_client",
+    "accuracy",
+    "identity",
+    "formats",
+    "cost",
+    "builds",
+    "tune",
+    "bench_repack",
+)
+KINDS: tuple[Kind, ...] = tuple(
+    kind for folder in FOLDERS for kind in import_module(f"common.kinds.{folder}").KINDS
 )
 NAMES = tuple(kind.name for kind in KINDS)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psutil
 
-from common import kinds, places
+from common import atomic, kinds, places
 from common.errors import RigError
 from common.measure import run
 from common.rig import ROOT, Rig
@@ -252,9 +252,7 @@ def note_end(folder: Path, code: int) -> None:
 
 
 def _write(path: Path, content: dict[str, object]) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content) + "\n")
-    part.replace(path)
+    atomic.write(path, json.dumps(content) + "\n")
 
 
 def _read_all(records: Iterator[Path]) -> list[Job]:

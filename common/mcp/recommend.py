@@ -5,19 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from common import report
+from common import kinds, report
 from common.errors import RigError
 from common.mcp.answers import Finding, Recommendation
+from common.measure.kind import Kind, Manifest, Summary
 from common.measure.run import SUMMARY, read_manifest
 from common.rig import Rig
 
 Workload = Literal["chat", "documents", "many"]
-# What was measured that speaks of a workload, the first kind first.
-KINDS: dict[Workload, tuple[str, ...]] = {
-    "chat": ("speed",),
-    "documents": ("longctx", "longmixed"),
-    "many": ("sweep", "longmixed"),
-}
 
 
 def recommend(rig: Rig, workload: Workload) -> Recommendation:
@@ -37,9 +32,10 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
                 findings=[],
                 reason=told["reason"],
             )
-    for kind in KINDS[workload]:
-        for folder, summary in _finished(rig, kind):
-            findings = list(_findings(summary))
+    speaking = [kind for kind in kinds.KINDS if workload in kind.speaks_of]
+    for kind in speaking:
+        for folder, summary in _finished(rig, kind.name):
+            findings = _findings(kind, summary, read_manifest(folder))
             if findings:
                 return _found(workload, folder, summary, findings)
     return Recommendation(
@@ -49,7 +45,7 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
         speed_up=None,
         findings=[],
         reason=f"nothing was measured yet that speaks of {workload}; start_measurement with tune "
-        f"finds the best setting, {KINDS[workload][0]} is the shorter look",
+        f"finds the best setting, {speaking[0].name} is the shorter look",
     )
 
 
@@ -91,28 +87,17 @@ def _finished(rig: Rig, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
         yield folder, summary
 
 
-def _findings(summary: dict[str, Any]) -> Iterator[Finding]:
-    """Every speed-up of a speed, longctx, sweep or longmixed summary."""
-    if summary["what"] == "speed":
-        for arm in summary["arms"]:
-            yield from _finding("short prompts", arm["arm"], arm["speed_up"])
-    elif summary["what"] == "longctx":
-        for row in summary["rows"]:
-            yield from _finding(f"{row['depth']} tokens deep", row["arm"], row["speed_up"])
-    else:
-        for row in summary["ratios"]:
-            for layout, up in row["drafter"].items():
-                where = f"{row['at_once']} at once, {row['kind']}"
-                yield from _finding(where, f"drafter, {layout}", up)
-
-
-def _finding(where: str, setting: str, up: dict[str, Any] | None) -> Iterator[Finding]:
-    if up is not None:
-        yield Finding(
-            where=where,
-            setting=setting,
-            speed_up=up["ratio"],
-            low=up["low"],
-            high=up["high"],
-            verdict=up["verdict"],
+def _findings(kind: Kind, summary: Summary, manifest: Manifest) -> list[Finding]:
+    """Every speed-up over no drafter that the run has, greedy where it has both."""
+    return [
+        Finding(
+            where=row["place"] or "short prompts",
+            setting=row["arm"],
+            speed_up=row["value"],
+            low=row["low"],
+            high=row["high"],
+            verdict=row["verdict"],
         )
+        for row in kind.figures(summary, manifest)
+        if row["quantity"] == "speed_up" and "temperature" not in row["place"]
+    ]

@@ -1,11 +1,9 @@
 """MCP tools: the rig's server, from starting it to asking it."""
 
-import contextlib
 import time
 from pathlib import Path
 from typing import Annotated, Literal
 
-import requests
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
@@ -102,15 +100,15 @@ class ServerTools(Toolbox):
                 last_end=None if job else self._last_end(),
             )
         properties = serve.properties(found.url)
-        generation = (properties or {}).get("default_generation_settings") or {}
+        generation = properties.get("default_generation_settings") or {}
         return answers.ServerStatus(
-            state="silent" if not _answers(found) else "ready",
+            state="ready" if serve.healthy(found.url) else "silent",
             address=f"{found.url}/v1",
             pid=found.pid,
             served_s=time.time() - found.created,
             job=job.id if job else None,
             context=generation.get("n_ctx"),
-            slots=(properties or {}).get("total_slots"),
+            slots=properties.get("total_slots"),
             last_end=None,
         )
 
@@ -220,12 +218,6 @@ class ServerTools(Toolbox):
         if found is None:
             raise RigError(f"{self.rig.name} is not being served; start it with start_server")
         return found
-
-
-def _answers(found: Serving) -> bool:
-    with contextlib.suppress(requests.RequestException):
-        return requests.get(f"{found.url}/health", timeout=5).status_code == 200
-    return False
 
 
 def _reply(reply: client.Reply) -> answers.Reply:

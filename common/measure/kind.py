@@ -1,13 +1,14 @@
 """Kind: what a measurement is to everything else: make, MCP, reports, compare, the map, jobs.
 
-One folder below common/kinds holds one (or two that share most). Its `__init__.py` has the record,
-and common/kinds/__init__.py names it; nothing else keeps a list of measurements. What a kind does
-stands in modules beside its record, which are loaded when they are used: what all of them need
-together takes a second to load.
+One folder below common/kinds holds one (or two that share most). Its `__init__.py` has the record
+in KINDS, and common/kinds/__init__.py names it; nothing else keeps a list of measurements. What a
+kind does stands in modules beside its record, which are loaded when they are used: what all of them
+need together takes a second to load.
 
 plan.py     planned(rig, tools): the rig as it is served for this, and the Plan
 summary.py  summarise(folder): every figure of the report, from the run directory alone
 report.py   render(summary, manifest, folder), answer(summary, manifest)
+schema.py   Summary: what summary.json holds, as types; nothing else is let through
 rows.py     rows(summary, manifest): its figures for compare; place_of(cell), where it has places
 section.py  section(found): its part of the compare page
 """
@@ -20,12 +21,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from common.engines import Engine
+from common.errors import RigError
 from common.measure.plan import Plan
 from common.measure.quantities import Row
 from common.measure.rows import Speed, decode_speed
 from common.measure.texts import Tokenizer
-from common.rig import ROOT, Rig
+from common.rig import Rig
 
 Summary = Mapping[str, Any]
 Manifest = Mapping[str, Any]
@@ -62,6 +66,7 @@ class Kind:
     plan: str = "planned"
     """the function of plan.py that makes the plan"""
     schema_version: int = 1
+    """of its summary; one of another version is not read"""
     has_rows: bool = True
     """False: there are no figures of it to set side by side, and compare shows its answer only"""
     section: bool = False
@@ -76,6 +81,8 @@ class Kind:
     """whether it is a target of every rig; else of the project, with a script of its own"""
     depth_and_load: bool = False
     """whether the map of depth and requests at once draws on it"""
+    speaks_of: tuple[str, ...] = ()
+    """the workloads (of TUNE_FOR) that its speed-ups say something about"""
 
     def part(self, name: str) -> ModuleType:
         """One of its modules."""
@@ -109,7 +116,12 @@ class Kind:
         place = getattr(self.part("rows"), "place_of", None) if self.has_rows else None
         return "" if place is None else str(place(cell))
 
-    def schema(self, version: object) -> Path:
-        """Where the schema of its summary lies, if this version of the project knows that one."""
-        folder = ROOT.joinpath(*self.package.split("."))
-        return folder / f"{self.name}-{version}.json"
+    def check(self, summary: Summary) -> None:
+        """Hold a summary to schema.py's types. Raises RigError that says where it differs."""
+        try:
+            known: type[Any] = self.part("schema").Summary
+            TypeAdapter(known).validate_python(summary, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = "/".join(map(str, first["loc"])) or "the whole of it"
+            raise RigError(f"{where} is not as its schema says: {first['msg'][:200]}") from None

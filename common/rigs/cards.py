@@ -4,12 +4,11 @@ Facts are from the makers' public specifications, memory as drivers report it. N
 measured. A card that NVML finds on this host needs no entry: NVML says what it is.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.errors import RigError
+from common.errors import RigError, did_you_mean
 from common.host import card as gpu
 from common.rig import SAFE_VALUE
 
@@ -110,11 +109,11 @@ def find(name: str | None) -> Card:
     for card in (*present, *CARDS.values()):
         if slot == card.slot:
             return _checked(card)
-    near = difflib.get_close_matches(slot, CARDS, 2, 0.5)
-    hint = f"did you mean {' or '.join(CARDS[slot].name for slot in near)}? " if near else ""
+    hint = did_you_mean(slot, CARDS, lambda near: CARDS[near].name, most=2, alike=0.5)
     raise RigError(
-        f"GPU={name!r}: this card is not known and not in this host; {hint}Known: {_known()}. "
-        "On the host with the card leave GPU= out, and NVML says what it is"
+        f"GPU={name!r}: this card is not known and not in this host",
+        fix=f"{hint} Known: {_known()}. ".lstrip()
+        + "On the host with the card leave GPU= out, and NVML says what it is",
     )
 
 

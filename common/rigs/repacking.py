@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,14 @@ from common import places
 from common.digest import sha256
 from common.engines.llamacpp.converter import Converter
 from common.errors import RigError
-from common.files.wanted import other_name
+from common.files.snapshot import Snapshot
+from common.files.wanted import Say, other_name
 from common.host import facts
 from common.measure import run
-from common.rig import Rig
 from common.weights.checkpoint import open_checkpoint
 from common.weights.exact import plan, repack
 from common.weights.gguf_file import open_gguf
 from common.weights.verify import Row, check
-
-PATTERNS = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model")
-SPARE = 2**30
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A checkpoint on this disk, and where it is from."""
-
-    folder: Path
-    repository: str
-    revision: str
-    """the full commit"""
 
 
 @dataclass(frozen=True)
@@ -50,66 +35,6 @@ class Made:
     """how near its weights are to the checkpoint's, added up by tensor type"""
     note: str
     """how it compares with what was there, or with the pin"""
-
-
-def fetch(rig: Rig, say: Say) -> Snapshot:
-    """Bring the checkpoint REPACK_HF to the cache; a broken download goes on where it stopped.
-
-    Raises RigError if it is not named, cannot be had, or the disk has no room for it and for what
-    is made of it.
-    """
-    # Imported here: they are slow to load and most commands do not need them.
-    from httpx2 import HTTPError
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    if rig.repack_hf is None:
-        raise RigError(f"{rig.name}: set REPACK_HF, the checkpoint to repack")
-    token = os.environ.get("HF_TOKEN") or None
-    try:
-        info = HfApi(token=token).model_info(
-            rig.repack_hf, revision=rig.repack_hf_revision, files_metadata=True
-        )
-        revision = str(info.sha)
-        folder = places.cache() / "snapshots" / rig.repack_hf.replace("/", "--") / revision
-        need = sum(
-            file.size or 0
-            for file in info.siblings or ()
-            if any(Path(file.rfilename).match(pattern) for pattern in PATTERNS)
-        )
-        _check_room(folder, 3 * need)  # itself, Q8_0, Q4_0 and bf16
-        say(f"fetching {rig.repack_hf} at {revision}, {need / 1e6:.0f} MB")
-        snapshot_download(
-            rig.repack_hf, revision=revision, local_dir=folder, token=token,
-            allow_patterns=list(PATTERNS),
-        )  # fmt: skip
-    except (HfHubHTTPError, HTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise RigError(
-            f"{rig.repack_hf} could not be fetched: {_reason(error)}. Check the network, "
-            "HF_ENDPOINT, REPACK_HF and REPACK_HF_REVISION, and HF_TOKEN if its terms must be "
-            "accepted first"
-        ) from None
-    return Snapshot(folder, rig.repack_hf, revision)
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, without the server's own words: they may hold a token or signed address."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is not None:
-        return f"the server answered {status}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__
-
-
-def _check_room(folder: Path, need: int) -> None:
-    there = next(path for path in (folder, *folder.parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
-    if free < need + SPARE:
-        raise RigError(
-            f"{need / 1e9:.1f} GB and 1 GB to spare are needed in {there}, {free / 1e9:.1f} GB are "
-            "free; make room, or set GEMMA_RIGS_CACHE to another folder"
-        )
 
 
 def make(

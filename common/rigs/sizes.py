@@ -1,14 +1,13 @@
 """Sizes: the Gemma 4 models a rig can be made for, and where their files come from.
 
-Layer sizes are in common/shapes.py. Repositories are named only where one is known to hold the
-file; of 12B, 26B-A4B and 31B, and of other encodings, none is.
+Layer sizes are in common/weights/shapes.py. Repositories are named only where one is known to hold
+the file; of 12B, 26B-A4B and 31B, and of other encodings, none is.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.errors import RigError
+from common.errors import RigError, did_you_mean
 from common.weights.random_pair import FORMATS, size_of
 from common.weights.shapes import SHAPES, Shape
 
@@ -82,18 +81,14 @@ SIZES: Mapping[str, Size] = {
 def find(name: str) -> Size:
     """The size of this name. Raises RigError with the known ones."""
     if name not in SIZES:
-        raise RigError(f"SIZE={name}: {_hint(name, SIZES)}sizes are {', '.join(SIZES)}")
+        known = ", ".join(SIZES)
+        raise RigError(f"SIZE={name}: sizes are {known}", fix=did_you_mean(name, SIZES))
     return SIZES[name]
 
 
 def check_encoding(name: str) -> str:
     """The name, if weights can be stored so. Raises RigError with those that can."""
     if name not in ENCODINGS:
-        hint = _hint(name, dict.fromkeys(ENCODINGS))
-        raise RigError(f"ENCODING={name}: {hint}encodings are {', '.join(ENCODINGS)}")
+        known = ", ".join(ENCODINGS)
+        raise RigError(f"ENCODING={name}: encodings are {known}", fix=did_you_mean(name, ENCODINGS))
     return name
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, 1)
-    return f"did you mean {near[0]}? " if near else ""

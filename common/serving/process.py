@@ -11,12 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import requests
 
-from common.engines.llamacpp import counters
+from common.engines.llamacpp import counters, serve
 from common.engines.llamacpp.build import Engine
 from common.engines.llamacpp.counters import Counters
-from common.engines.llamacpp.serve import ADVICE, command, environment
 from common.errors import RigError, StartError
 from common.files import wanted
 from common.rig import Rig
@@ -42,10 +40,11 @@ def check_files(rig: Rig) -> None:
     for file in wanted.wanted(rig):
         where = f"{file.name_key}: {file.path}"
         if not file.path.is_file():
-            raise RigError(f"{where} is missing; fetch it with: make draft RIG={rig.name}")
+            raise RigError(f"{where} is missing", fix=f"fetch it with: {file.command(rig)}")
         if not wanted.is_gguf(file.path):
             raise RigError(
-                f"{where} is not a GGUF file, perhaps a saved web page; delete it, fetch it again"
+                f"{where} is not a GGUF file, perhaps a saved web page",
+                fix=f"delete it, fetch it again with: {file.command(rig)}",
             )
 
 
@@ -55,8 +54,8 @@ class Server:
     def __init__(self, rig: Rig, engine: Engine, log: Path, measuring: bool = False) -> None:
         self.rig = rig
         self.log = log
-        self.command = command(rig, engine.server, measuring)
-        self.environment = environment(engine.libraries)
+        self.command = serve.command(rig, engine.server, measuring)
+        self.environment = serve.environment(engine.libraries)
         self.ready_s: float | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.check: client.Reply | None = None
@@ -98,7 +97,7 @@ class Server:
             self.check_residency()
             self._check_drafting()
         except RigError as error:
-            raise StartError(str(error)) from None
+            raise StartError(error.what, fix=error.fix) from None
 
     def stop(self) -> None:
         """Stop the process this object started: SIGTERM, then SIGKILL after 10 seconds."""
@@ -158,7 +157,7 @@ class Server:
         """An error that says `what` happened, with the log's last lines and advice."""
         text = self.log_text()
         last = "\n  ".join(text.splitlines()[-12:])
-        advice = [sentence for pattern, sentence in ADVICE if re.search(pattern, text)]
+        advice = [sentence for pattern, sentence in serve.ADVICE if re.search(pattern, text)]
         hint = f"\n{advice[0]}." if advice else ""
         return RigError(f"{what}; the last lines of {self.log} are:\n  {last}{hint}")
 
@@ -167,11 +166,8 @@ class Server:
         while time.monotonic() - begin < READY_S:
             if self.process.poll() is not None:
                 raise self.death(f"llama-server ended at start {_how(self.process.returncode)}")
-            try:
-                if requests.get(f"{self.rig.url}/health", timeout=5).status_code == 200:
-                    return
-            except requests.RequestException:
-                pass
+            if serve.healthy(self.rig.url):
+                return
             time.sleep(0.02)
         raise self.death(f"llama-server was not ready after {READY_S:.0f} s")
 
@@ -215,6 +211,6 @@ def check_port(rig: Rig) -> None:
             probe.bind((rig.host, rig.port))
         except OSError as error:
             raise RigError(
-                f"port {rig.port} on {rig.host} cannot be used ({error.strerror}); "
-                "stop what uses it (make stop), or choose another with PORT=..."
+                f"port {rig.port} on {rig.host} cannot be used ({error.strerror})",
+                fix="stop what uses it (make stop), or choose another with PORT=...",
             ) from None

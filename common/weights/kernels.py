@@ -1,14 +1,14 @@
 """Block kernels: Q4_0 and Q8_0 as machine code, one group of 32 values at a time.
 
-What they compute is told in common/q4_0.py and common/q8_0.py, which are what to call. Rounding
-x * (1 / step) in place of x / step cannot change what the step search finds: the two differ only
-near a half level, and there no step is accepted (half a level is at least amax/16, the tolerance
-amax/128).
+What they compute is told in common/weights/q4_0.py and common/weights/q8_0.py, which are what to
+call. Rounding x * (1 / step) in place of x / step cannot change what the step search finds: the two
+differ only near a half level, and there no step is accepted (half a level is at least amax/16, the
+tolerance amax/128).
 
 Loops run to `width`, always 32 but not known when compiling: a loop of known length would be
 unrolled before it could become vector instructions, and run at a third of the speed. Arguments are
-Any: numba, not mypy, finds their types. All kernels share this file because numba's cache notices
-a change only in the file of the kernel itself.
+Any: numba, not mypy, finds their types. All kernels share this file because numba's cache notices a
+change only in the file of the kernel itself.
 """
 
 from collections.abc import Callable

@@ -113,13 +113,15 @@ def find(rig: Rig) -> Engine:
         return _foreign(Path(own))
     if OTHER.is_file() and (other := _read(OTHER)).is_build(rig):
         return other
+    if CONTAINER.is_file():
+        return _read(CONTAINER)
     if rig.engine == "embedded":
         homes = [embedded.folder()]
     else:
         homes = [folder(rig, origin) for origin in source.wanted(rig)]
-    for server in (CONTAINER, *(home / "llama-server" for home in homes)):
-        if server.is_file():
-            return _read(server)
+    for home in homes:
+        if (home / "llama-server").is_file():
+            return _read(home / "llama-server")
     raise RigError(f"no engine for {rig.name} yet; get it with: make engine RIG={rig.name}")
 
 
@@ -163,11 +165,13 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
 def check_tools(rig: Rig) -> None:
     """Raise RigError if this host lacks a compiler the rig's engine needs."""
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
-        raise RigError("no C++ compiler found; install one, on Debian or Ubuntu: apt install g++")
+        raise RigError(
+            "no C++ compiler found", fix="install one, on Debian or Ubuntu: apt install g++"
+        )
     if rig.backend == "cuda" and shutil.which("nvcc") is None:
         raise RigError(
-            "nvcc is missing, so a CUDA engine cannot be built on this host; "
-            "install the CUDA toolkit, or use the container"
+            "nvcc is missing, so a CUDA engine cannot be built on this host",
+            fix="install the CUDA toolkit, or use the container",
         )
 
 

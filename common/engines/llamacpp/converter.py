@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import places
+from common import atomic, pip, places
 from common.engines.llamacpp import source
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
@@ -37,21 +37,21 @@ class Converter:
 
         `out` gets its name only when it is whole.
         """
-        part = out.with_name(out.name + ".part")
         command = [str(self.python), str(self.origin.folder / "convert_hf_to_gguf.py")]
-        command += [str(snapshot), "--outtype", "q8_0", "--outfile", str(part)]
+        command += [str(snapshot), "--outtype", "q8_0", "--outfile"]
         # Its own gguf package knows architectures that the released one does not.
         environment = {**os.environ, "PYTHONPATH": str(self.origin.folder / "gguf-py")}
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
-        )
-        if done.returncode != 0 or not part.is_file():
-            part.unlink(missing_ok=True)
-            last = "\n  ".join((done.stdout + done.stderr).splitlines()[-12:])
-            raise RigError(
-                f"llama.cpp's converter could not read {snapshot}; its last lines are:\n  {last}"
-            )
-        part.replace(out)
+        with atomic.part_of(out) as part:
+            done = subprocess.run(
+                [*command, str(part)],
+                capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment,
+            )  # fmt: skip
+            if done.returncode != 0 or not part.is_file():
+                last = "\n  ".join((done.stdout + done.stderr).splitlines()[-12:])
+                raise RigError(
+                    f"llama.cpp's converter could not read {snapshot}; its last lines are:\n"
+                    f"  {last}"
+                )
 
 
 def prepare(rig: Rig, say: Say) -> Converter:
@@ -99,7 +99,5 @@ def _torch_index(origin: Source) -> str | None:
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        ]
-        raise RigError(f"the converter's environment cannot be made: {errors[0]}")
+        reason = pip.last_error(done.stderr)
+        raise RigError(f"the converter's environment cannot be made: {reason}")

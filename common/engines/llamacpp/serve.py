@@ -15,6 +15,11 @@ from common.rig import Rig
 
 # How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
 ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
+_DAMAGED = (
+    r"invalid magic|data is not within the file bounds|corrupted or incomplete"
+    r"|failed to read|unexpectedly reached end"
+)
+# Of several that fit a log the first is given.
 ADVICE = (
     (r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
      r"|failed to create MTP context|embedding_length_out",
@@ -25,9 +30,10 @@ ADVICE = (
      "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine"),
     (r"invalid argument|unknown argument",
      "this llama-server is too old for a flag: build the pinned engine with make engine"),
-    (r"invalid magic|data is not within the file bounds|corrupted or incomplete"
-     r"|failed to read|unexpectedly reached end",
-     "the model file is damaged: delete it and fetch it again with make draft"),
+    (rf"(?s)({_DAMAGED}).*failed to load draft model",
+     "the drafter's file is damaged: delete it and fetch it again with make draft"),
+    (_DAMAGED,
+     "the model file is damaged: delete it and fetch it again with make model"),
     (r"unknown model architecture",
      "this llama-server does not know this model's architecture: build the pinned engine"),
     (r"driver version is insufficient|no kernel image|error 804|device kernel image is invalid",
@@ -93,21 +99,33 @@ def environment(libraries: Path | None = None) -> dict[str, str]:
     return clean
 
 
-def properties(url: str) -> dict[str, Any] | None:
-    """What a running server says of itself (/props), or None if none answers."""
+def asked(url: str, path: str) -> requests.Response | None:
+    """What a running server answers to a question of no work, or None if none answers."""
     try:
-        return dict(requests.get(f"{url}/props", timeout=5).json())
-    except (requests.RequestException, ValueError):
+        return requests.get(url + path, timeout=5)
+    except requests.RequestException:
         return None
+
+
+def healthy(url: str) -> bool:
+    """Whether a server runs there and has loaded its model."""
+    reply = asked(url, "/health")
+    return reply is not None and reply.status_code == 200
+
+
+def properties(url: str) -> dict[str, Any]:
+    """What a running server says of itself (/props); empty if none answers."""
+    reply = asked(url, "/props")
+    try:
+        return dict(reply.json()) if reply is not None else {}
+    except ValueError:
+        return {}
 
 
 def has_page(url: str) -> bool:
     """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
-    try:
-        reply = requests.get(f"{url}/", timeout=5)
-    except requests.RequestException:
-        return False
-    return reply.ok and "html" in reply.headers.get("Content-Type", "")
+    reply = asked(url, "/")
+    return reply is not None and reply.ok and "html" in reply.headers.get("Content-Type", "")
 
 
 TIMINGS = (

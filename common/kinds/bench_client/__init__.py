@@ -2,11 +2,13 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "bench-client",
-    "what the streaming client costs, beside its peers",
-    __name__,
-    "BENCH_CLIENT_",
-    has_rows=False,
-    of_rig=False,
+KINDS = (
+    Kind(
+        "bench-client",
+        "what the streaming client costs, beside its peers",
+        __name__,
+        "BENCH_CLIENT_",
+        has_rows=False,
+        of_rig=False,
+    ),
 )

@@ -2,12 +2,14 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "bench-repack",
-    "time the exact repack against llama-quantize",
-    __name__,
-    "BENCH_REPACK_",
-    has_rows=False,
-    quick=False,
-    of_rig=False,
+KINDS = (
+    Kind(
+        "bench-repack",
+        "time the exact repack against llama-quantize",
+        __name__,
+        "BENCH_REPACK_",
+        has_rows=False,
+        quick=False,
+        of_rig=False,
+    ),
 )

@@ -2,10 +2,12 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "builds",
-    "is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)",
-    __name__,
-    "BUILDS_",
-    section=True,
+KINDS = (
+    Kind(
+        "builds",
+        "is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)",
+        __name__,
+        "BUILDS_",
+        section=True,
+    ),
 )

@@ -2,11 +2,13 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "cost",
-    "from which acceptance does drafting pay? random weights, no download",
-    __name__,
-    "COST_",
-    section=True,
-    paired=True,
+KINDS = (
+    Kind(
+        "cost",
+        "from which acceptance does drafting pay? random weights, no download",
+        __name__,
+        "COST_",
+        section=True,
+        paired=True,
+    ),
 )

@@ -2,11 +2,13 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "formats",
-    "is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others",
-    __name__,
-    "FORMATS_",
-    section=True,
-    paired=True,
+KINDS = (
+    Kind(
+        "formats",
+        "is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others",
+        __name__,
+        "FORMATS_",
+        section=True,
+        paired=True,
+    ),
 )

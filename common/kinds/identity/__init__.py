@@ -2,11 +2,13 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "identity",
-    "is the greedy text the same with the drafter?",
-    __name__,
-    "IDENTITY_",
-    section=True,
-    quick=False,
+KINDS = (
+    Kind(
+        "identity",
+        "is the greedy text the same with the drafter?",
+        __name__,
+        "IDENTITY_",
+        section=True,
+        quick=False,
+    ),
 )

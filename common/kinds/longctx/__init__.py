@@ -2,12 +2,15 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "longctx",
-    "how deep in a long context does the gain reach?",
-    __name__,
-    "LONGCTX_",
-    section=True,
-    paired=True,
-    depth_and_load=True,
+KINDS = (
+    Kind(
+        "longctx",
+        "how deep in a long context does the gain reach?",
+        __name__,
+        "LONGCTX_",
+        section=True,
+        paired=True,
+        speaks_of=("documents",),
+        depth_and_load=True,
+    ),
 )

@@ -2,11 +2,14 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "speed",
-    "what is each draft length worth?",
-    __name__,
-    "SPEED_",
-    section=True,
-    paired=True,
+KINDS = (
+    Kind(
+        "speed",
+        "what is each draft length worth?",
+        __name__,
+        "SPEED_",
+        section=True,
+        paired=True,
+        speaks_of=("chat",),
+    ),
 )

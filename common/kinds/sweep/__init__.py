@@ -3,7 +3,7 @@
 from common.measure import rows
 from common.measure.kind import Kind
 
-KIND = Kind(
+SWEEP = Kind(
     "sweep",
     "how many requests at once until the drafter loses? per-slot or shared cache?",
     __name__,
@@ -13,6 +13,7 @@ KIND = Kind(
     speed=rows.output_speed,
     paired=True,
     depth_and_load=True,
+    speaks_of=("many",),
 )
 LONGMIXED = Kind(
     "longmixed",
@@ -24,4 +25,6 @@ LONGMIXED = Kind(
     speed=rows.output_speed,
     paired=True,
     depth_and_load=True,
+    speaks_of=("documents", "many"),
 )
+KINDS = (SWEEP, LONGMIXED)

@@ -2,10 +2,12 @@
 
 from common.measure.kind import Kind
 
-KIND = Kind(
-    "tune",
-    "find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env",
-    __name__,
-    "TUNE_",
-    section=True,
+KINDS = (
+    Kind(
+        "tune",
+        "find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env",
+        __name__,
+        "TUNE_",
+        section=True,
+    ),
 )

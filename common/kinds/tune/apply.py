@@ -7,13 +7,13 @@ from typing import Any
 from common.errors import RigError
 from common.files import pin
 from common.measure import run
-from common.rig import FILE, Rig
+from common.rig import FILE, GROUPS, Rig
 
+TUNES_OWN = ("PARALLEL", "SPEC_SYNTH_RATES")
 # What a served model's speed hangs on: a recommendation belongs to these settings.
 SETTINGS = (
-    *("BACKEND", "MODEL", "SPEC_TYPE", "SPEC_DRAFT_MODEL", "SPEC_DRAFT_N_MAX", "SPEC_DRAFT_P_MIN"),
-    *("CTX_SIZE", "THREADS", "N_GPU_LAYERS", "CACHE_TYPE_K", "CACHE_TYPE_V", "FLASH_ATTN"),
-    *("REASONING", "KV_UNIFIED", "BATCH_SIZE", "UBATCH_SIZE"),
+    *("BACKEND", "MODEL", "SPEC_DRAFT_MODEL"),
+    *(key for key, group in GROUPS.items() if group == "serve" and key not in TUNES_OWN),
 )
 NOTE = "# set by make tune: "
 

@@ -1,0 +1,119 @@
+"""What summary.json of an accuracy run holds, and nothing else."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import NotRequired
+
+from common.measure.summary import (
+    Count,
+    Drift,
+    EqualReplies,
+    Kept,
+    Positive,
+    Share,
+    Some,
+    Strict,
+    Time,
+)
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+"""of a test, or of a score"""
+Published = dict[Name, bool]
+
+
+class Score(Strict):
+    score: Name
+    right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    difference: Annotated[float, Field(ge=-1, le=1)]
+    low: Annotated[float, Field(ge=-1, le=1)]
+    high: Annotated[float, Field(ge=-1, le=1)]
+    p_value: Share
+    detectable: float | None
+    gained: list[str]
+    lost: list[str]
+
+
+class Counts(Strict):
+    answered: NotRequired[Some]
+    truncated: NotRequired[Some]
+    empty: NotRequired[Some]
+    refusal: NotRequired[Some]
+    thinking_only: NotRequired[Some]
+    invalid_tool_json: NotRequired[Some]
+    several_calls: NotRequired[Some]
+    call_as_text: NotRequired[Some]
+    no_call: NotRequired[Some]
+    failed: NotRequired[Some]
+
+
+class Outcomes(Strict):
+    arm: str
+    counts: Counts
+
+
+class SpeedUp(Strict):
+    ratio: Positive
+    low: float | None
+    high: float | None
+    verdict: Literal["pays", "even", "loses", "unknown"]
+    questions: Some
+
+
+class Work(Strict):
+    arm: str
+    tokens: Count
+    seconds: float | None
+    tokens_per_second: float | None
+    kept: Kept | None
+    time_ratio: float | None
+    speed_up: SpeedUp | None
+
+
+class Test(Strict):
+    test: Name
+    questions: Some
+    asked: Count
+    scores: list[Score]
+    equal_replies: EqualReplies
+    control: EqualReplies | None
+    outcomes: list[Outcomes]
+    work: list[Work]
+
+
+class Flags(Strict):
+    replies: Count
+    failed: Count
+    throttled: Count
+    clocks_disagree: Count
+
+
+class KnownScore(Strict):
+    test: Name
+    score: Name
+    arm: str
+    expected: Count
+    measured: Count
+    equal: bool
+
+
+class KnownAnswer(Strict):
+    replies: EqualReplies
+    scores: list[KnownScore]
+
+
+class Summary(Strict):
+    schema: Literal[1]
+    what: Literal["accuracy"]
+    rig: str
+    quick: bool
+    complete: bool
+    limit: int | None
+    parallel: Some
+    arms: Annotated[list[str], Field(min_length=2, max_length=2)]
+    published: Published
+    tests: list[Test]
+    drift: Drift
+    flags: Flags
+    known_answer: KnownAnswer | None
+    time: Time

@@ -1,0 +1,30 @@
+"""What summary.json of a bench-client run holds, and nothing else."""
+
+from typing import Literal
+
+from common.measure.summary import NotNegative, Some, Strict
+
+
+class UsPerChunk(Strict):
+    n: Some
+    low: float
+    median: float
+    high: float
+
+
+class Row(Strict):
+    streams: Some
+    us_per_chunk: dict[str, UsPerChunk | None]
+    ttft_error_ms: NotNegative
+    worst_ttft_error_ms: NotNegative
+    rate_error: NotNegative
+    worst_rate_error: NotNegative
+
+
+class Summary(Strict):
+    schema: Literal[1]
+    what: Literal["bench-client"]
+    complete: bool
+    failures: dict[str, str]
+    broken: list[str]
+    rows: list[Row]

@@ -1,0 +1,62 @@
+"""What summary.json of a builds run holds, and nothing else."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from common.measure.summary import (
+    Drift,
+    EqualReplies,
+    Flags,
+    Kept,
+    KnownAnswer,
+    MemoryMib,
+    SpeedUp,
+    Strict,
+    Time,
+)
+
+
+class Build(Strict):
+    build: Literal["rig", "other"]
+    cuda_version: str | None
+    flags: list[str]
+    compiler: str | None
+    server_sha256: str | None
+    image: str | None
+
+
+class Arm(Strict):
+    arm: str
+    build: Literal["rig", "other"]
+    drafter: str
+    tokens_per_second: float | None
+    speed_up: SpeedUp | None
+    over_rig: SpeedUp | None
+    ttft_ms: float | None
+    kept: Kept | None
+    memory_mib: MemoryMib
+    equal_rig: EqualReplies | None
+
+
+class Cell(Strict):
+    cell: str
+    drafter: str
+    rig: float | None
+    other: float | None
+    over_rig: float | None
+
+
+class Summary(Strict):
+    schema: Literal[1]
+    what: Literal["builds"]
+    rig: str
+    quick: bool
+    complete: bool
+    builds: Annotated[list[Build], Field(min_length=2, max_length=2)]
+    arms: list[Arm]
+    cells: list[Cell]
+    drift: Drift
+    flags: Flags
+    known_answer: list[KnownAnswer] | None
+    time: Time

@@ -1,0 +1,94 @@
+"""What summary.json of a sweep or longmixed run holds, and nothing else."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import NotRequired
+
+from common.measure.summary import (
+    Count,
+    Drift,
+    Failed,
+    Flags,
+    Infeasible,
+    Kept,
+    KnownAnswer,
+    MemoryMib,
+    SpeedUp,
+    Strict,
+    Time,
+)
+
+
+class Document(Strict):
+    document: NotRequired[str]
+    document_sha256: NotRequired[str]
+
+
+class Percentiles(Strict):
+    p50: float | None
+    p90: float | None
+    p99: float | None
+
+
+class Row(Strict):
+    kind: str
+    shape: str
+    at_once: Count
+    arm: str
+    tokens_per_second: float | None
+    repeats_spread: float | None
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles
+    busy_slots: float | None
+    kept: Kept | None
+    memory_mib: MemoryMib
+    trials: Count
+
+
+# Both layouts, each with its speed-up.
+Drafter = Annotated[
+    dict[Literal["per-slot", "shared"], SpeedUp | None], Field(min_length=2, max_length=2)
+]
+
+
+class Sharing(Strict):
+    none: SpeedUp | None
+    drafter: SpeedUp | None
+
+
+class Ratio(Strict):
+    kind: str
+    at_once: Count
+    drafter: Drafter
+    sharing: Sharing
+
+
+class Turn(Strict):
+    kind: str
+    layout: str
+    at: float | None
+    low: float | None
+    high: float | None
+    why: Literal[None, "holds", "never"]
+    pays_to: float | None
+    most: float | None
+
+
+class Summary(Strict):
+    schema: Literal[1]
+    what: Literal["sweep", "longmixed"]
+    rig: str
+    quick: bool
+    complete: bool
+    document: Document
+    rows: list[Row]
+    ratios: list[Ratio]
+    turns: list[Turn]
+    infeasible: list[Infeasible]
+    failed: list[Failed]
+    cells_wrong: list[str] | None
+    drift: Drift
+    flags: Flags
+    known_answer: list[KnownAnswer] | None
+    time: Time
