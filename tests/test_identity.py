@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from common import kinds, report
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.host import card
 from common.kinds.identity import plan as identity
 from common.kinds.identity import summary as identity_summary
 from common.measure.plan import Plan
 from common.measure.texts import Tokenizer
 from common.rig import Rig
-from scripts import measuring
+from scripts import measure, measuring
+from tests.conftest import Run
 
 Fake = Callable[..., Engine]
 
@@ -46,6 +49,25 @@ def test_six_speed_prompts_and_three_of_2000_tokens(tiny: Rig) -> None:
     blocks = [(turn.name, arm.name) for turn, arm in identity.plan(tiny, Letters("")).blocks()]
     assert blocks == [("greedy", "none"), ("greedy", "n=1"), ("greedy", "n=2"),
                       ("greedy", "n=3"), ("control", "none")]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["identity", "accuracy"])
+def test_quick_is_refused_in_a_line_before_anything_is_fetched(
+    kind: str, tiny: Rig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("something was fetched or made")
+
+    monkeypatch.setattr(measuring, "prepare", never)
+    monkeypatch.setattr(requests, "get", never)
+    monkeypatch.setattr(card, "find", never)
+    monkeypatch.setenv("QUICK", "1")
+    code, out, err = run(measure.body, tiny, kind)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"error: {kind} has no quick form; leave QUICK=1 out")
+    assert err.count("\n") == 1
+    assert ("ACCURACY_LIMIT=50" in err) == (kind == "accuracy")
+    assert not tiny.runs_folder.exists()
 
 
 def reply(*texts: str, end: str = "stop", tops: Any = None) -> dict[str, Any]:

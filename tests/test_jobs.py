@@ -16,6 +16,7 @@ import pytest
 from common.errors import RigError
 from common.mcp import jobs
 from common.mcp.jobs import Job
+from common.mcp.run_tools import RunTools
 from common.rig import Rig
 from common.serving import record as serving
 from scripts import cli
@@ -195,3 +196,13 @@ def test_two_starts_wait_for_each_other(tmp_path: Path) -> None:
         assert not done.exists()
     thread.join(10)
     assert done.exists()
+
+
+@pytest.mark.parametrize("kind", ["identity", "accuracy"])
+def test_quick_is_refused_where_there_is_no_quick_form(kind: str, tiny: Rig) -> None:
+    tool = RunTools(tiny.folder).start_measurement
+    for start in (lambda: jobs.measure(tiny, kind, True, False), lambda: tool(kind, quick=True)):
+        with pytest.raises(RigError, match=f"^{kind} has no quick form; start it without quick$"):
+            start()
+    assert jobs.of_rig(tiny) == []
+    assert not jobs.home(tiny).exists()

@@ -70,10 +70,10 @@ def answers(folder: Path) -> list[Answer]:
         ids = cells[trial["cell"]]["questions"]
         samples = trial["samples"] or [{"error": trial["failed"]}] * len(ids)
         for name, sample in zip(ids, samples, strict=True):
-            worth = verdict(questions[name], stored(sample))
+            test = tests.of(questions[name]["test"])
+            verdict = test.verdict(questions[name], stored(sample))
             reply = None if sample["error"] else sample
-            test = questions[name]["test"]
-            told.append(Answer(name, test, trial["arm"], trial["round"], worth, reply))
+            told.append(Answer(name, test.name, trial["arm"], trial["round"], verdict, reply))
     return told
 
 
@@ -99,11 +99,6 @@ def stored(sample: Mapping[str, Any]) -> StoredReply:
         tool_calls=sample.get("tool_calls") or (),
         error=sample.get("error"),
     )
-
-
-def verdict(question: Line, reply: StoredReply) -> Verdict:
-    """What a reply is worth, by the rules of the question's test."""
-    return tests.of(question["test"]).verdict(question, reply)
 
 
 def changed(

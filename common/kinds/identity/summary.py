@@ -24,7 +24,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     for turn, arm in blocks:
         own = {cell: r for (t, a, cell), r in replies.items() if (t, a) == (turn, arm)}
         shared = [cell for cell in own if cell in baseline]
-        found = [
+        differing = [
             {"arm": arm, "control": turn == CONTROL, "cell": cell, **difference}
             for cell in shared
             if (difference := compare(baseline[cell], own[cell]))
@@ -34,13 +34,13 @@ def summarise(folder: Path) -> dict[str, Any]:
             {
                 "arm": arm,
                 "control": turn == CONTROL,
-                "equal": len(shared) - len(found),
+                "equal": len(shared) - len(differing),
                 "of": len(shared),
-                "near_ties": sum(one["near_tie"] is True for one in found),
+                "near_ties": sum(one["near_tie"] is True for one in differing),
                 "kept": measure_rows.kept(trials),
             }
         )
-        differences += found
+        differences += differing
     return {
         **log.head(),
         "near_tie_nats": NEAR_TIE,
