@@ -19,10 +19,10 @@ from common.weights import q4_0
 from common.weights.checkpoint import open_checkpoint, read
 from common.weights.tensor_names import gguf_name
 from scripts import repack
+from tests.blocks import unpack
 from tests.conftest import TINY
 
 HERE = Path(__file__).parent
-from tests.blocks import unpack
 
 
 @pytest.fixture

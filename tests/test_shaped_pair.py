@@ -14,6 +14,7 @@ from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import FORMATS, ROLES, write_gguf, write_safetensors
 from common.weights.shapes import SHAPES, Shape
 from common.weights.verify import check
+from tests.blocks import unpack
 
 SMALL: Shape = replace(
     SHAPES["e2b"],
@@ -31,7 +32,6 @@ SMALL: Shape = replace(
     drafter_feed_forward=64,
     drafter_heads=1,
 )
-from tests.blocks import unpack
 
 
 def quiet(_: int) -> None:
