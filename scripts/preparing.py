@@ -11,6 +11,7 @@ from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
 from common.files import wanted
 from common.files.hub import Progress
+from common.files.wanted import Wanted
 from common.host import card
 from common.rig import Rig
 from scripts.cli import say
@@ -46,6 +47,15 @@ def fetch_files(loaded: Rig, roles: tuple[str, ...] = wanted.ROLES) -> None:
     """The rig's files, fetched if need be, with progress."""
     with download_bar() as progress:
         wanted.fetch(loaded, tqdm.write, progress, roles)
+
+
+def bring(loaded: Rig, roles: tuple[str, ...] = wanted.ROLES) -> list[Wanted]:
+    """Fetch the rig's files and say where they are and how they were checked; returns them."""
+    fetch_files(loaded, roles)
+    files = [file for file in wanted.wanted(loaded) if file.role in roles]
+    for file in files:
+        say(f"{file.role}: {file.path}, {wanted.judgement(file)}")
+    return files
 
 
 @contextmanager

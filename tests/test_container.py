@@ -13,6 +13,7 @@ from common.errors import RigError
 from common.host import container
 from common.host.container import CardFacts
 from common.rig import Rig
+from common.weights.gguf_file import open_gguf
 
 AMPERE = CardFacts("NVIDIA GeForce RTX 3050", (8, 6), (13, 4), "615.78.08", 7900.0, False)
 TURING = CardFacts("NVIDIA GeForce GTX 1650 Ti", (7, 5), (13, 4), "615.71.09", 3900.0, True)
@@ -86,9 +87,8 @@ def test_too_little_free_card_memory(tiny: Rig, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_per_layer_embeddings_do_not_count_on_a_card(tiny: Rig) -> None:
-    path = places.model_file(tiny.model)
-    tensors = memory.weights_mib(path, on_card=True)
-    assert 0 < tensors <= memory.weights_mib(path, on_card=False)
+    file = open_gguf(places.model_file(tiny.model))
+    assert 0 < memory.weights_mib(file, on_card=True) <= memory.weights_mib(file, on_card=False)
 
 
 def test_program_that_is_for_another_processor(tmp_path: Path) -> None:

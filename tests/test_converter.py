@@ -19,6 +19,7 @@ from common.weights import q4_0
 from common.weights.checkpoint import open_checkpoint, read
 from common.weights.tensor_names import gguf_name
 from scripts import repack
+from tests.blocks import unpack
 from tests.conftest import TINY
 
 HERE = Path(__file__).parent
@@ -128,7 +129,7 @@ def _levels_come_back(snapshot: Path, path: Path) -> None:
             continue
         tensor = tensors[str(gguf_name(name))]
         assert tensor.tensor_type == gguf.GGMLQuantizationType.Q4_0
-        levels, steps = q4_0.unpack(tensor.data.reshape(-1, q4_0.BLOCK_BYTES))
+        levels, steps = unpack(tensor.data.reshape(-1, q4_0.BLOCK_BYTES))
         np.testing.assert_array_equal(levels, grid[key])
         np.testing.assert_allclose(steps, grid[f"{name} steps"], rtol=2**-8)
         again = dequantize(tensor.data, tensor.tensor_type).reshape(levels.shape)

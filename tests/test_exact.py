@@ -13,6 +13,7 @@ from common.weights.exact import plan, repack
 from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import write_gguf, write_safetensors
 from common.weights.shapes import SHAPES
+from tests.blocks import values_of
 from tests.small_model import Array, on_grid, weights, write_q8_0, write_snapshot
 from tests.test_checkpoint import shards
 
@@ -66,7 +67,7 @@ def test_every_matrix_equals_the_reference(
         blocks, status = q4_0.repack_numpy(values.reshape(-1, 32))
         assert not status.any()
         np.testing.assert_array_equal(tensor.data.reshape(-1, 18), blocks)
-        expected = q4_0.dequantize(blocks).reshape(values.shape)
+        expected = values_of(blocks).reshape(values.shape)
         np.testing.assert_array_equal(dequantized(tensor), expected)
         assert np.abs(expected - values).max() <= np.abs(values).max() * 2**-7
     norm = found["output_norm.weight"]
@@ -226,7 +227,7 @@ def test_unused_embeddings_may_be_cut_off(tmp_path: Path) -> None:
     cut = weights() | {"model.embed_tokens.weight": whole[:40]}
     found = dequantized(read(run(tmp_path, tensors, base=cut))["token_embd.weight"])
     blocks, _ = q4_0.repack_numpy(whole[:40].reshape(-1, 32))
-    np.testing.assert_array_equal(found.reshape(-1, 32), q4_0.dequantize(blocks))
+    np.testing.assert_array_equal(found.reshape(-1, 32), values_of(blocks))
 
 
 @pytest.mark.parametrize("changed", [UP, "model.norm.weight"])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import docker
 import pytest
 
-from common import places, rig
+from common import rig
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
@@ -115,16 +115,20 @@ def test_no_card_is_named_with_the_fix() -> None:
         pytest.skip("this host has a card")
 
 
+def cache_of(of: Rig) -> float:
+    need = memory.need(of)
+    assert need is not None
+    return need.cache
+
+
 def test_the_kv_cache_by_hand(tiny: Rig) -> None:
     """Two full layers of 8192 cells, two sliding ones; 32 + 32 f16 values a cell.
 
     Without PARALLEL llama-server makes 4 slots that share a cache: 4 windows of 512 and a batch.
     """
     cells = 2 * 8192 + 2 * (4 * 512 + 512)
-    assert memory.kv_mib(tiny, places.model_file(tiny.model)) == cells * 64 * 2 / 2**20
+    assert cache_of(tiny) == cells * 64 * 2 / 2**20
     one = tiny.variant({"PARALLEL": "1"})
-    assert memory.kv_mib(one, places.model_file(tiny.model)) == 2 * (8192 + 1024) * 128 / 2**20
+    assert cache_of(one) == 2 * (8192 + 1024) * 128 / 2**20
     half = tiny.variant({"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"})
-    assert memory.kv_mib(half, places.model_file(tiny.model)) == pytest.approx(
-        cells * 64 * 34 / 32 / 2**20
-    )
+    assert cache_of(half) == pytest.approx(cells * 64 * 34 / 32 / 2**20)

@@ -12,6 +12,7 @@ from common.engines.llamacpp.build import Engine
 from common.engines.llamacpp.memory import Layer, Load, Model
 from common.rig import ROOT, Rig
 from common.serving.process import Server
+from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import size_of, write_gguf
 from common.weights.shapes import SHAPES
 from tests.test_shaped_pair import SMALL
@@ -48,6 +49,13 @@ def logged(of: Rig, engine: Engine, log: Path) -> tuple[float, float]:
     return sum(caches), max(buffers)
 
 
+def cache_of(of: Rig) -> float:
+    """The KV cache in MiB as we count it."""
+    need = memory.need(of)
+    assert need is not None
+    return need.cache
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("ctx_size", [3000, 16384])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -57,8 +65,8 @@ def test_kv_cache_of_the_tiny_pair_is_the_servers(
     of = tiny.variant({"CTX_SIZE": str(ctx_size), **LAYOUTS[layout]})
     path = places.model_file(of.model)
     cache, buffers = logged(of, real_engine, tmp_path / "server.log")
-    assert memory.kv_mib(of, path) == pytest.approx(cache, abs=0.011)  # two figures to 0.01
-    ours = memory.buffers_mib(memory.model_of_file(path), memory.load_of(of))
+    assert cache_of(of) == pytest.approx(cache, abs=0.011)  # two figures to 0.01
+    ours = memory.buffers_mib(memory.model_of_file(open_gguf(path)), memory.load_of(of))
     assert -1 < ours - buffers < 25
 
 
@@ -73,7 +81,7 @@ def test_kv_cache_of_other_settings(
 ) -> None:
     of = tiny.variant({"PARALLEL": "2", **changes})
     cache, _buffers = logged(of, real_engine, tmp_path / "server.log")
-    assert memory.kv_mib(of, places.model_file(of.model)) == pytest.approx(cache, abs=0.011)
+    assert cache_of(of) == pytest.approx(cache, abs=0.011)
 
 
 @pytest.mark.engine
@@ -95,8 +103,8 @@ def test_kv_cache_of_gemma_3_is_the_servers(
         pytest.skip(f"the model is not here; make -C {REAL} model fetches it")
     of = tiny.variant({"MODEL": str(path), "CTX_SIZE": str(ctx_size), **LAYOUTS[layout]})
     cache, buffers = logged(of, real_engine, tmp_path / "server.log")
-    assert memory.kv_mib(of, path) == pytest.approx(cache, abs=0.011)
-    ours = memory.buffers_mib(memory.model_of_file(path), memory.load_of(of))
+    assert cache_of(of) == pytest.approx(cache, abs=0.011)
+    ours = memory.buffers_mib(memory.model_of_file(open_gguf(path)), memory.load_of(of))
     assert -1 < ours - buffers < 25
 
 
@@ -115,7 +123,7 @@ def test_every_kind_of_size_is_served_with_its_drafter(
         assert server.check is not None
         assert server.check.draft_n
     cache, _buffers = logged(of, real_engine, tmp_path / "alone.log")
-    assert memory.kv_mib(of, paths[0]) == pytest.approx(cache, abs=0.011)
+    assert cache_of(of) == pytest.approx(cache, abs=0.011)
 
 
 @pytest.mark.parametrize("role", ["target", "drafter"])
@@ -126,11 +134,11 @@ def test_a_file_and_its_layer_sizes_say_the_same(
     shape = replace(SMALL, **changes)  # type: ignore[arg-type]
     path = tmp_path / "model.gguf"
     write_gguf(path, shape, role, "q4_0", 1, lambda _: None)
-    assert memory.model_of_file(path) == memory.model_of_shape(shape, role)
+    assert memory.model_of_file(open_gguf(path)) == memory.model_of_shape(shape, role)
     every = size_of(shape, role, "q4_0") / 2**20
     left_out = shape.per_layer_embedding if role == "target" else 0
     host = shape.vocabulary * left_out * shape.layers * 18 / 32 / 2**20
-    assert memory.weights_mib(path, on_card=True) == pytest.approx(every - host)
+    assert memory.weights_mib(open_gguf(path), on_card=True) == pytest.approx(every - host)
 
 
 @pytest.mark.parametrize(

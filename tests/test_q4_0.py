@@ -1,6 +1,5 @@
 from typing import Any
 
-import gguf
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from common.weights import kernels, q4_0
 from common.weights.kernels import NOT_FINITE, OFF_GRID, OK, STEP_RANGE
+from tests.blocks import unpack, values_of
 
 LEVELS = st.lists(st.integers(-8, 7), min_size=32, max_size=32)
 STEPS = st.floats(2**-13, 1000, width=16)
@@ -79,7 +79,7 @@ def test_levels_come_back(levels: list[int], step: float) -> None:
     assume(common)
     blocks, status = repack(bf16(expected.astype(np.float32) * np.float32(step)))
     assert status[0] == OK
-    found, _ = q4_0.unpack(blocks)
+    found, _ = unpack(blocks)
     np.testing.assert_array_equal(found * common, expected)
 
 
@@ -91,7 +91,7 @@ def test_steps_of_five_bits_come_back_too(levels: list[int], digits: int, power:
     assume(expected.any())
     blocks, status = repack(bf16(expected))
     assert status[0] == OK
-    np.testing.assert_array_equal(q4_0.dequantize(blocks), expected)
+    np.testing.assert_array_equal(values_of(blocks), expected)
 
 
 ERRORS = st.lists(st.floats(-(2**-7), 2**-7, width=32), min_size=32, max_size=32)
@@ -109,7 +109,7 @@ def test_accepted_values_lie_near_their_levels(
     blocks, status = repack(wide)
     assume(status[0] == OK)
     # 2**-7 of the largest by the search, as much again by refining and rounding the step.
-    error = np.abs(q4_0.dequantize(blocks) - wide).max()
+    error = np.abs(values_of(blocks) - wide).max()
     assert error <= 2 * np.abs(wide).max() * 2**-7
 
 
@@ -129,7 +129,7 @@ def test_named_groups(
     values: npt.NDArray[np.float32], levels: npt.NDArray[np.float32], step: float
 ) -> None:
     blocks, status = repack(bf16(values))
-    found, steps = q4_0.unpack(blocks)
+    found, steps = unpack(blocks)
     assert status[0] == OK
     np.testing.assert_array_equal(found, levels)
     assert steps[0] == np.float16(step)
@@ -180,9 +180,9 @@ def test_blocks_are_what_the_gguf_package_reads() -> None:
     levels = rng.integers(-8, 8, (100, 32), dtype=np.int8)
     steps = rng.uniform(0, 1, 100).astype(np.float16)
     blocks = q4_0.pack(levels, steps)
-    read = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q4_0)
-    np.testing.assert_array_equal(read, q4_0.dequantize(blocks))
-    again, steps_again = q4_0.unpack(blocks)
+    expected = levels.astype(np.float32) * steps.astype(np.float32)[:, None]
+    np.testing.assert_array_equal(values_of(blocks), expected)
+    again, steps_again = unpack(blocks)
     np.testing.assert_array_equal(again, levels)
     np.testing.assert_array_equal(steps_again, steps)
 
@@ -209,7 +209,7 @@ def test_compiled_bf16_equals_numpy() -> None:
     )
     bits = np.empty((500, 32), np.uint16)
     q4_0.blocks_to_bf16(blocks, bits)
-    np.testing.assert_array_equal(bits, q4_0.round_to_bf16(q4_0.dequantize(blocks)))
+    np.testing.assert_array_equal(bits, q4_0.round_to_bf16(values_of(blocks)))
 
 
 def test_compiles_where_no_cache_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,14 @@ import pytest
 from safetensors import safe_open
 
 from common.errors import RigError
-from common.weights import q4_0, random_pair
+from common.weights import random_pair
 from common.weights.checkpoint import open_checkpoint
 from common.weights.exact import plan, repack
 from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import FORMATS, ROLES, write_gguf, write_safetensors
 from common.weights.shapes import SHAPES, Shape
 from common.weights.verify import check
+from tests.blocks import unpack
 
 SMALL: Shape = replace(
     SHAPES["e2b"],
@@ -86,8 +87,8 @@ def test_repack_brings_every_level_back(files: Path, tmp_path: Path) -> None:
         if found.tensor_type != gguf.GGMLQuantizationType.Q4_0:
             np.testing.assert_array_equal(found.data, made.data)
             continue
-        levels, steps = q4_0.unpack(found.data.reshape(-1, 18))
-        made_levels, made_steps = q4_0.unpack(made.data.reshape(-1, 18))
+        levels, steps = unpack(found.data.reshape(-1, 18))
+        made_levels, made_steps = unpack(made.data.reshape(-1, 18))
         np.testing.assert_array_equal(levels, made_levels)
         ulps = np.abs(steps.view(np.int16).astype(int) - made_steps.view(np.int16).astype(int))
         assert ulps.max() <= 5  # bf16's own rounding, 1 part in 512, in ulps of fp16

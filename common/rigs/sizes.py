@@ -23,8 +23,6 @@ class Size:
     """what a rig's name says: the fourth slot"""
     title: str
     shape_name: str
-    bf16_gb: float
-    """published size in bf16, with the parts that see and hear"""
     hub: str | None = None
     """repository of the exact Q4_0 file; None where none is known"""
     drafter_hub: str | None = None
@@ -58,22 +56,22 @@ SIZES: Mapping[str, Size] = {
     size.name: size
     for size in (
         Size(
-            "2b", "E2B", "e2b", 10.2,
+            "2b", "E2B", "e2b",
             hub=f"{_AUTHOR}-E2B-it-qat-q4_0-exact-gguf",
             drafter_hub=f"{_AUTHOR}-E2B-it-qat-assistant-q4_0-exact-gguf",
             drafter_sha256="060f5a0158f8120d",
             checkpoint="google/gemma-4-E2B-it-qat-q4_0-unquantized-assistant",
         ),
         Size(
-            "4b", "E4B", "e4b", 16.0,
+            "4b", "E4B", "e4b",
             hub=f"{_AUTHOR}-E4B-it-qat-q4_0-exact-gguf",
             drafter_hub=f"{_AUTHOR}-E4B-it-qat-assistant-q4_0-exact-gguf",
             drafter_sha256="dc965cb963e56b86",
             checkpoint="google/gemma-4-E4B-it-qat-q4_0-unquantized-assistant",
         ),
-        Size("12b", "12B", "12b", 24.0),
-        Size("26b", "26B-A4B", "26b", 51.6),
-        Size("31b", "31B", "31b", 62.0),
+        Size("12b", "12B", "12b"),
+        Size("26b", "26B-A4B", "26b"),
+        Size("31b", "31B", "31b"),
     )
 }  # fmt: skip
 

@@ -44,19 +44,6 @@ def pack(levels: npt.NDArray[np.int8], steps: npt.NDArray[np.floating]) -> npt.N
     return blocks
 
 
-def unpack(blocks: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
-    """The levels [groups, 32] and steps [groups] of blocks [groups, 18]."""
-    steps = np.ascontiguousarray(blocks[:, :2]).view("<f2").reshape(-1).astype(np.float16)
-    nibbles = np.concatenate([blocks[:, 2:] & 15, blocks[:, 2:] >> 4], axis=1)
-    return nibbles.astype(np.int8) - np.int8(8), steps
-
-
-def dequantize(blocks: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """The values [groups, 32] that blocks [groups, 18] stand for: level * step, in float32."""
-    levels, steps = unpack(blocks)
-    return levels.astype(np.float32) * steps.astype(np.float32)[:, None]
-
-
 def widen(values: Values) -> npt.NDArray[np.float32]:
     """Float32 of bf16 bits (uint16), f16 or f32; exact. Same shape."""
     if values.dtype == np.uint16:
@@ -114,5 +101,5 @@ def round_to_bf16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def blocks_to_bf16(blocks: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint16]) -> None:
-    """`round_to_bf16(dequantize(blocks))`, compiled. bits: [groups, 32], written."""
+    """`round_to_bf16` of what the blocks stand for, level * step. bits: [groups, 32], written."""
     kernels.blocks_to_bf16(blocks, bits)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from common.files import wanted as files
 from common.rig import Rig
@@ -104,8 +103,8 @@ def need(rig: Rig) -> Need | None:
         return None
     on_card = rig.backend == "cuda"
     opened = {role: open_gguf(path) for role, path in wanted.items()}
-    weights = {role: _weights_mib(file, on_card) for role, file in opened.items()}
-    models = {role: _model_of(file) for role, file in opened.items()}
+    weights = {role: weights_mib(file, on_card) for role, file in opened.items()}
+    models = {role: model_of_file(file) for role, file in opened.items()}
     found = need_of(
         models["model"], weights["model"], models.get("drafter"), weights.get("drafter", 0.0),
         load_of(rig),
@@ -137,12 +136,8 @@ def load_of(rig: Rig) -> Load:
     )
 
 
-def weights_mib(path: Path, on_card: bool) -> float:
+def weights_mib(file: GgufFile, on_card: bool) -> float:
     """The weights of one file in MiB; on a card those that it must hold."""
-    return _weights_mib(open_gguf(path), on_card)
-
-
-def _weights_mib(file: GgufFile, on_card: bool) -> float:
     if not on_card:
         return file.path.stat().st_size / 2**20
     return held_mib((tensor.name, tensor.nbytes) for tensor in file.tensors)
@@ -157,11 +152,6 @@ def held_mib(tensors: Iterable[tuple[str, int]]) -> float:
     sizes = dict(tensors)
     left_out = [*HOST_ONLY, *(["token_embd.weight"] if "output.weight" in sizes else [])]
     return sum(size for name, size in sizes.items() if name not in left_out) / 2**20
-
-
-def kv_mib(rig: Rig, model: Path) -> float:
-    """The KV cache of this model file in MiB, as llama-server makes it for the rig."""
-    return cache_mib(model_of_file(model), load_of(rig))
 
 
 def cells(model: Model, load: Load) -> tuple[int, int]:
@@ -244,12 +234,8 @@ def model_of_shape(shape: Shape, role: str) -> Model:
     return Model(tuple(layers), shape.window, shape.hidden, wide, per_layer)
 
 
-def model_of_file(path: Path) -> Model:
-    """The same from a GGUF file's settings. Raises RigError if it cannot be read."""
-    return _model_of(open_gguf(path))
-
-
-def _model_of(file: GgufFile) -> Model:
+def model_of_file(file: GgufFile) -> Model:
+    """The same from a GGUF file's settings."""
     arch = file.value("general.architecture")
 
     def each(name: str, default: int = 0) -> list[int]:
