@@ -5,7 +5,7 @@ from pathlib import Path
 
 from common import kinds
 from common.errors import RigError
-from common.measure import run
+from common.measure import run, written
 
 SUMMARY = run.SUMMARY
 REPORT = "REPORT.md"
@@ -14,7 +14,8 @@ REPORT = "REPORT.md"
 def write(folder: Path) -> Path:
     """Make summary.json, the figures and REPORT.md; returns the report's path.
 
-    Raises RigError if `folder` is not a run directory, or holds no finished trial.
+    Of a finished run it is noted what its files are now, so that a later change shows. Raises
+    RigError if `folder` is not a run directory, or holds no finished trial.
     """
     manifest = run.read_manifest(folder)
     if manifest["what"] not in kinds.NAMES:
@@ -25,8 +26,10 @@ def write(folder: Path) -> Path:
     summary = kind.summarise(folder)
     kind.check(summary)
     text = kind.render(summary, manifest, folder)
-    (folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    run.write_whole(folder / SUMMARY, json.dumps(summary, indent=1) + "\n")
     (folder / REPORT).write_text(text, encoding="utf-8")
+    if manifest["ended"]:
+        written.note(folder)
     return folder / REPORT
 
 

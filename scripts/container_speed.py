@@ -22,6 +22,7 @@ from common import places
 from common.engines.llamacpp import build, serve
 from common.errors import RigError
 from common.measure import stats
+from common.measure.page import LEVEL
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
@@ -113,7 +114,7 @@ def body() -> int:
                 found = compare(rig, there.rig, arguments.rounds, cli.say)
     except DockerException as error:
         raise RigError(f"Docker: {error}") from None
-    interval = "" if found.low is None else f" (95% {found.low:.3f} to {found.high:.3f})"
+    interval = "" if found.low is None else f" ({LEVEL} {found.low:.3f} to {found.high:.3f})"
     cli.say(
         f"container / host: {found.ratio:.3f}{interval}, decode speed, {arguments.rounds} rounds"
     )

@@ -23,6 +23,7 @@ FAKE_FAULT       one of the faults below, with a number where it says N
     no-drafts        nothing is drafted although it was asked for
     no-timings       replies carry no timings
     error:N          the Nth chat request gets HTTP 500
+    no-metrics:N     the first /metrics after the Nth chat request gets HTTP 500
 A fault is done once where FAKE_ONCE names a file: the file is made, and the fault not repeated.
 
 Tests start hundreds of these, so it takes nothing but the standard library, which loads fast.
@@ -205,6 +206,9 @@ class Fake:
             answer.cut()
 
     async def metrics(self, _content: bytes, answer: Answer) -> None:
+        if self.faults("no-metrics"):
+            self.fault = ""
+            return await answer.whole("{}", status=500)
         lines = [
             f"llamacpp:spec_decode_num_drafts_total {self.drafts}",
             f"llamacpp:spec_decode_num_draft_tokens_total {self.drafted}",
@@ -218,7 +222,7 @@ class Fake:
             f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} {count}'
             for i, count in enumerate(self.per_pos)
         ]
-        await answer.whole("\n".join(lines) + "\n", "text/plain")
+        return await answer.whole("\n".join(lines) + "\n", "text/plain")
 
 
 async def tokenize(content: bytes, answer: Answer) -> None:

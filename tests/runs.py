@@ -7,6 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from common import kinds, report
 from common.measure import run
 from common.rig import ROOT
@@ -67,3 +69,10 @@ def change_summary(folder: Path, change: Callable[[dict[str, Any]], object]) -> 
 def on_card(manifest: dict[str, Any]) -> None:
     """As if measured on a card, all else the same."""
     manifest["card"] = dict(CARD)
+
+
+def check(name: str, *found: dict[str, Any]) -> None:
+    """Hold a file of a run, or its lines, to the schema. Raises jsonschema.ValidationError."""
+    schema = json.loads(run.schema(name).read_text())
+    for one in found:
+        jsonschema.validate(one, schema)

@@ -15,6 +15,7 @@ from common.kinds.bench_client import summary as bench
 from common.measure import run
 from common.rig import Rig
 from scripts import bench_client
+from tests.runs import check
 
 GOOD = {"ttft_error_ms": 0.02, "worst_ttft_error_ms": 30.0, "rate_error": -0.0001}
 
@@ -142,6 +143,8 @@ def test_the_whole_of_it(
     assert folder.name.endswith("-bench-client-cpu")
     (line,) = run.read_lines(folder, run.JOURNAL)
     assert line["us_per_chunk"] > 0
+    check(run.JOURNAL, line)
+    check(run.MANIFEST, run.read_manifest(folder))
     summary = json.loads((folder / report.SUMMARY).read_text())
     assert summary["complete"] is True
     assert bench_report.answer(summary) in capsys.readouterr().out

@@ -234,8 +234,7 @@ def test_a_summary_changed_by_hand_is_called_so(plain: Path, tmp_path: Path) -> 
     assert pair["ratios"] == []
     assert "changed after measuring" in pair["refused"][0]
     labels = {one["run"]: one["labels"] for one in found["runs"]}
-    assert any(evidence.CHANGED in labels[name] for name in labels)
-    assert sum(evidence.CHANGED in said for said in labels.values()) == 1
+    assert sum(evidence.NOT_GIVEN in said for said in labels.values()) == 1
     # The figures are made from the journal, so the changed one is not repeated.
     assert 9999.0 not in [row["value"] for row in found["figures"]]
     assert "9999" not in compare_page.markdown(found)
@@ -291,7 +290,7 @@ def test_a_summary_that_cannot_be_read(plain: Path, text: str | None, said: str)
 def test_a_journal_that_cannot_be_read(plain: Path) -> None:
     journal = (plain / run.JOURNAL).read_text()
     (plain / run.JOURNAL).write_text("{" + journal)
-    with pytest.raises(RigError, match="do not fit together"):
+    with pytest.raises(RigError, match=r"samples\.jsonl, line 1 is damaged"):
         compare.compare([plain])
     (plain / run.JOURNAL).unlink()
     with pytest.raises(RigError, match="do not fit together"):
@@ -378,6 +377,28 @@ def test_make_compare(
         "COMPARE.md", "compare.csv", "compare.html"
     ]  # fmt: skip
     assert "1 finished run of 1 rig" in capsys.readouterr().out
+
+
+def test_a_damaged_run_does_not_keep_the_others_from_the_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "a-rig" / "benchmarks" / "runs"
+    copied(SPEED, home / "done")
+    torn = copied(SPEED, home / "torn") / run.JOURNAL
+    torn.write_text(torn.read_text().replace("\n", "\n{\n", 3))
+    (copied(SPEED, home / "lost") / run.MANIFEST).write_text("{")
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--out", str(out)])
+    compare_script.body()
+    said = capsys.readouterr().out
+    assert "1 finished run of 1 rig" in said
+    assert f"left out: {torn}, line 2 is damaged" in said
+    assert f"left out: {home / 'lost' / run.MANIFEST} is damaged" in said
+    assert "## Speed" in (out / compare_page.MARKDOWN).read_text()
+    monkeypatch.setattr(sys, "argv", ["compare.py", str(torn.parent), "--out", str(out)])
+    with pytest.raises(RigError, match="line 2 is damaged"):
+        compare_script.body()
 
 
 def test_all_finished_runs_are_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

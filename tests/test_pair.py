@@ -17,9 +17,9 @@ from common.serving.process import Server
 CHAIN = pair.make_chain()
 
 
-def by_positions(chain: Chain, characters: int, n_predict: int, n_max: int) -> Drafting:
+def by_positions(chain: Chain, size: int, n_predict: int, n_max: int) -> Drafting:
     """The same count from whole texts: for each draft, compare two slices of the reply."""
-    reply = chain.reply(characters, n_predict)
+    reply = chain.reply(size, n_predict)
     per_pos = [0] * n_max
     drafted = drafts = at = 0
     while at < n_predict - 1:
@@ -39,9 +39,9 @@ def by_positions(chain: Chain, characters: int, n_predict: int, n_max: int) -> D
 @pytest.mark.parametrize("n_max", [1, 2, 3, 7])
 @pytest.mark.parametrize("tokens", [2, 3, 17, 256])
 def test_two_ways_of_counting_agree(n_max: int, tokens: int) -> None:
-    for characters in range(10, 20):
-        counted = pair.expect(CHAIN, characters, tokens, n_max)
-        assert counted == by_positions(CHAIN, characters, tokens, n_max)
+    for size in range(10, 20):
+        counted = pair.expect(CHAIN, size, tokens, n_max)
+        assert counted == by_positions(CHAIN, size, tokens, n_max)
 
 
 def test_the_drafter_is_wrong_where_it_should_be() -> None:
@@ -50,7 +50,7 @@ def test_the_drafter_is_wrong_where_it_should_be() -> None:
 
 
 def test_prompts_enter_the_cycle_at_different_places() -> None:
-    assert len({CHAIN.reply(characters, 1)[0] for characters in range(10, 20)}) == 10
+    assert len({CHAIN.reply(size, 1)[0] for size in range(10, 20)}) == 10
 
 
 def test_the_files_are_gemma_4_in_q4_0(tiny: Rig) -> None:
@@ -62,18 +62,25 @@ def test_the_files_are_gemma_4_in_q4_0(tiny: Rig) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("n_max", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("n_max", "prompt"),
+    [
+        (1, "Any words will do here, since the model reads only their number."),
+        (2, "Any words will do here, since the model reads only their number."),
+        (3, "größer als 😀 und mehr 漢字: 33 bytes, 24 characters, 25 UTF-16 units"),
+    ],
+)
 def test_the_server_keeps_exactly_the_known_share(
-    tiny: Rig, real_engine: Engine, n_max: int
+    tiny: Rig, real_engine: Engine, n_max: int, prompt: str
 ) -> None:
-    prompt = "Any words will do here, since the model reads only their number."
+    size = len(prompt.encode())
     rig = tiny.variant({"SPEC_DRAFT_N_MAX": str(n_max)})
     with Server(rig, real_engine, rig.folder / "server.log", measuring=True):
         before = counters.read(rig.url)
         reply = client.ask(rig.url, [client.chat(prompt, 256, temperature=0)], 60)[0]
         seen = counters.read(rig.url) - before
-    known = pair.expect(CHAIN, len(prompt), 256, n_max)
+    known = pair.expect(CHAIN, size, 256, n_max)
     assert reply.error is None
-    assert reply.content == CHAIN.text(CHAIN.reply(len(prompt), 256))
+    assert reply.content == CHAIN.text(CHAIN.reply(size, 256))
     assert (reply.draft_n, reply.draft_n_accepted) == (known.drafted, known.accepted)
     assert (seen.drafts, seen.accepted_per_pos) == (known.drafts, known.accepted_per_pos)

@@ -18,6 +18,10 @@ from common.rig import ROOT, Rig
 SETTINGS = {"settings": {"PORT": "1", "CTX_SIZE": "8"}}
 
 
+def read(folder: Path) -> list[int]:
+    return [line["a"] for line in run.read_lines(folder, run.JOURNAL)]
+
+
 def test_a_second_run_on_one_day_gets_a_number(tiny: Rig) -> None:
     names = [run.create(tiny, "speed", {}).folder.name for _ in range(3)]
     assert names[0].endswith("-speed-cpu")
@@ -36,9 +40,9 @@ def test_a_torn_last_line_is_left_out_and_dropped(tiny: Rig) -> None:
     current.append(run.JOURNAL, {"a": 1})
     path = current.folder / run.JOURNAL
     path.write_bytes(path.read_bytes() + b'{"a": 2, "b')
-    assert run.read_lines(current.folder, run.JOURNAL) == [{"a": 1}]
+    assert read(current.folder) == [1]
     run.resume(tiny, "speed", SETTINGS).append(run.JOURNAL, {"a": 3})
-    assert run.read_lines(current.folder, run.JOURNAL) == [{"a": 1}, {"a": 3}]
+    assert read(current.folder) == [1, 3]
 
 
 def test_a_full_disk_keeps_what_is_there(tiny: Rig) -> None:
@@ -55,7 +59,7 @@ def test_a_full_disk_keeps_what_is_there(tiny: Rig) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, before)
-    assert run.read_lines(current.folder, run.JOURNAL) == [{"a": 1}]
+    assert read(current.folder) == [1]
     assert (current.folder / run.JOURNAL).stat().st_size == size
 
 
@@ -82,6 +86,13 @@ def test_resume_under_other_settings_is_refused_by_name(tiny: Rig) -> None:
     other = {"settings": {"PORT": "1", "CTX_SIZE": "16"}}
     with pytest.raises(RigError, match="CTX_SIZE was '8', is now '16'"):
         run.resume(tiny, "speed", other)
+
+
+def test_a_run_of_before_versions_can_be_continued(tiny: Rig) -> None:
+    current = run.create(tiny, "speed", SETTINGS)
+    del current.manifest["version"]
+    current.write_manifest()
+    assert run.resume(tiny, "speed", SETTINGS).folder == current.folder
 
 
 def test_reading_something_else_is_an_error(tmp_path: Path) -> None:

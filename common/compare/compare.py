@@ -4,7 +4,7 @@ A ratio is given only between runs that are equal in all but the hardware; for e
 kind it is said what differs. docs/METHOD.md explains it to users.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,30 @@ from common.compare import runs as evidence
 from common.compare.runs import Evidence
 from common.errors import RigError
 from common.measure import stats
+from common.measure.page import LEVEL
 from common.measure.rows import BASELINE, significant
 from common.rig import ROOT
 
 SCHEMA = 1
 
 
-def compare(folders: Sequence[Path]) -> dict[str, Any]:
+def compare(
+    folders: Sequence[Path], left_out: Callable[[RigError], object] | None = None
+) -> dict[str, Any]:
     """Every figure of these runs, JSON-serialisable; held to schemas/compare-1.json by a test.
 
     Raises RigError for a folder that is no finished run, that this version cannot read, or that
-    holds the same samples as another one.
+    holds the same samples as another one. Who gives `left_out` is told of the first two instead,
+    and gets the others.
     """
-    runs = [evidence.read(Path(folder)) for folder in folders]
+    runs = []
+    for folder in folders:
+        try:
+            runs.append(evidence.read(Path(folder)))
+        except RigError as error:
+            if left_out is None:
+                raise
+            left_out(error)
     if not runs:
         raise RigError("no finished run to compare; make one first (make speed in a rig)")
     _no_twins(runs)
@@ -148,7 +159,7 @@ def _beside(
 ) -> dict[str, Any]:
     """A measured figure beside a published one; a ratio only where conditions are equal."""
     differs = conditions.with_published(one.manifest, row["arm"], figure)
-    refused = ([evidence.CHANGED] if one.changed else []) + differs.refuse
+    refused = ([one.changed] if one.changed else []) + differs.refuse
     ratio = None
     if not refused and figure["value"] and figure["unit"] in ("x", "tokens/s"):
         ratio = {
@@ -166,7 +177,7 @@ def _beside(
 
 def _pair(a: Evidence, b: Evidence, name_a: str, name_b: str) -> dict[str, Any]:
     differs = conditions.between(a.manifest, b.manifest)
-    changed = [f"{name}: {evidence.CHANGED}" for one, name in ((a, name_a), (b, name_b))
+    changed = [f"{name}: {one.changed}" for one, name in ((a, name_a), (b, name_b))
                if one.changed]  # fmt: skip
     refused = changed + differs.refuse
     same = conditions.hardware(a.manifest) == conditions.hardware(b.manifest)
@@ -268,7 +279,7 @@ def _speeds(runs: Sequence[dict[str, Any]]) -> list[str]:
                 last[one["rig"]] = one
     warnings = (evidence.CHANGED, evidence.QUICK)
     return [
-        f"{rig}{''.join(f' ({label})' for label in one['labels'] if label in warnings)}: "
+        f"{rig}{''.join(f' ({label})' for label in one['labels'] if label.startswith(warnings))}: "
         f"{one['answer']}"
         for rig, one in last.items()
     ]
@@ -281,7 +292,7 @@ def _ratio_in_words(pair: dict[str, Any]) -> str | None:
         return None
     where = f"{best['arm']}{', ' if best['place'] else ''}{best['place']}"
     interval = "no interval" if best["low"] is None else \
-        f"95%: {best['low']:.3f} to {best['high']:.3f}"  # fmt: skip
+        f"{LEVEL}: {best['low']:.3f} to {best['high']:.3f}"  # fmt: skip
     return (f"{pair['first']} runs at {best['ratio']:.3f} times the speed of {pair['second']} "
             f"({where}; {interval}).")  # fmt: skip
 

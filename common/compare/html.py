@@ -9,6 +9,7 @@ from typing import Any
 from common.compare.conditions import KNOWN_ANSWER
 from common.compare.sections import READING, sections
 from common.compare.svg import Point, curves, forest
+from common.measure.page import LEVEL
 from common.measure.rows import BASELINE
 from common.measure.sections import Section, Table, at, figures, of, short
 
@@ -16,7 +17,7 @@ CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by 
 # Nothing may be fetched and no script may run, whatever ends up in a cell.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 CSS = Path(__file__).with_name("compare.css")
-BAND = "shaded: 95%, cut off where wider than the figure"
+BAND = f"shaded: {LEVEL}, cut off where wider than the figure"
 # Characters from which a cell gets more room before it wraps.
 LONG, MIDDLE = 40, 18
 
@@ -148,7 +149,7 @@ def _speed(found: Mapping[str, Any]) -> list[str]:
         "Speed-up over no drafter; filled: measured here, hollow: published by others",
         "Speed without a drafter; filled: measured here, hollow: published by others",
     )
-    axis = "speed-up over no drafter; mark and bar: mean and 95%"
+    axis = f"speed-up over no drafter; mark and bar: mean and {LEVEL}"
     drawn = [_figure(captions[0], forest("speed-up", captions[0], ups, axis, True))] if ups else []
     if speeds:
         svg = forest("speed", captions[1], speeds, "tokens per second", False)
@@ -195,5 +196,5 @@ def _ratios(found: Mapping[str, Any]) -> list[str]:
     if not rows:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"
-    axis = "ratio of speeds; mark and bar: mean and 95% over prompts"
+    axis = f"ratio of speeds; mark and bar: mean and {LEVEL} over prompts"
     return [_figure(caption, forest("ratios", caption, rows, axis, True))]

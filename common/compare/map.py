@@ -96,7 +96,7 @@ def _text(rig: Rig, places: list[Place], runs: list[Path]) -> str:
          p.up["verdict"], p.run]
         for p in places
     ]  # fmt: skip
-    head = ["tokens in", "at once", "arm", "speed-up", "95%", "verdict", "run"]
+    head = ["tokens in", "at once", "arm", "speed-up", page.LEVEL, "verdict", "run"]
     links = "\n".join(f"- [{folder.name}](runs/{folder.name}/REPORT.md)" for folder in runs)
     return "\n\n".join([
         f"# Where the drafter pays: {rig.name}",

@@ -30,8 +30,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     for section in sections(found):
         pieces += [f"## {section.title}", section.text]
         for one in section.tables:
-            rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row]
-                    for row in one.rows]  # fmt: skip
+            rows = [list(row) for row in one.rows]
             pieces += [f"{one.caption}:", page.table(list(one.head), rows)]
     pieces.append("The same as one page with figures: compare.html; every figure, one a row: "
                   "compare.csv. Made by `make compare`.")  # fmt: skip
@@ -45,20 +44,20 @@ def table(found: Mapping[str, Any]) -> str:
     writer.writeheader()
     labels = {run["run"]: "; ".join(run["labels"]) for run in found["runs"]}
     for row in found["figures"]:
-        writer.writerow(_row("measured", row, labels=labels[row["run"]], bounds="95%"))
+        writer.writerow(_row("measured", row, labels=labels[row["run"]], bounds=page.LEVEL))
     for row in found["published"]:
         low, high = row["range"] or row["interval"] or (None, None)
         note = "; ".join(
             part for part in (row["title"], row["statement"], row["conditions"]) if part
         )
         writer.writerow(_row("published", row, low=low, high=high, note=note,
-                             bounds="range" if row["range"] else "95%"))  # fmt: skip
+                             bounds="range" if row["range"] else page.LEVEL))  # fmt: skip
         beside = row["beside"]
         if beside:
             known = {**row, **(beside["ratio"] or {}), "unit": "x", "run": beside["run"]}
             writer.writerow(_row(
-                "measured/published", known, over=row["source"], arm=beside["arm"], bounds="95%",
-                value=beside["ratio"]["ratio"] if beside["ratio"] else None,
+                "measured/published", known, over=row["source"], arm=beside["arm"],
+                bounds=page.LEVEL, value=beside["ratio"]["ratio"] if beside["ratio"] else None,
                 low=known.get("low"), high=known.get("high"),
                 note="; ".join(beside["refused"] or beside["labels"]),
                 verdict="refused" if beside["refused"] else None,
@@ -70,7 +69,7 @@ def table(found: Mapping[str, Any]) -> str:
                                  note="; ".join(pair["refused"])))  # fmt: skip
         for row in pair["ratios"]:
             writer.writerow(_row(
-                "ratio", {**row, **head}, value=row["ratio"], bounds="95%",
+                "ratio", {**row, **head}, value=row["ratio"], bounds=page.LEVEL,
                 verdict="refused" if row["refused"] else None,
                 note="; ".join(row["refused"]), labels="; ".join(pair["labels"]),
             ))  # fmt: skip

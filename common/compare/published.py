@@ -65,7 +65,7 @@ def in_words(figure: Mapping[str, Any]) -> str:
     digits = max(DECIMALS.get(unit, 0), *(_decimals(n) for n in (*numbers, *interval)))
     text = " to ".join(f"{number:,.{digits}f}" for number in numbers)
     if interval:
-        text += f" (95%: {interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
+        text += f" ({page.LEVEL}: {interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
     if unit == "share":
         return text
     return text + (unit if unit in ("x", "%") else f" {unit.rstrip('s') if text == '1' else unit}")

@@ -13,10 +13,12 @@ from common.compare import conditions
 from common.errors import RigError
 from common.known import chain
 from common.measure import log as summaries
-from common.measure import run, stats
+from common.measure import run, stats, written
 from common.rig import ROOT
 
-CHANGED = "changed after measuring: summary.json is not what the journal gives"
+CHANGED = "changed after measuring"
+NOT_GIVEN = f"{CHANGED}: summary.json is not what the journal gives"
+OLDER = "made by an older version of the formulas: the figures here are made anew"
 QUICK = "quick: a look, not a result"
 KNOWN_ANSWER = conditions.KNOWN_ANSWER
 Speeds = Mapping[stats.Key, float]
@@ -29,8 +31,10 @@ class Evidence:
     folder: Path
     manifest: dict[str, Any]
     summary: dict[str, Any]
-    changed: bool
-    """whether the summary.json found beside the journal says something else"""
+    changed: str | None
+    """which files are not what they were when the run ended, in words; such a run gives no ratio"""
+    older: str | None
+    """why its summary.json says something else although nothing was changed"""
     digest: str
     """SHA-256 of the journal: the same samples are the same run"""
 
@@ -69,7 +73,7 @@ class Evidence:
 
     def labels(self) -> list[str]:
         """What a reader must know beside any of its figures."""
-        found = [CHANGED] if self.changed else []
+        found = [said for said in (self.changed, self.older) if said]
         if self.quick:
             found.append(QUICK)
         harness = self.manifest["harness"]
@@ -110,7 +114,7 @@ def read(folder: Path) -> Evidence:
     try:
         made = json.loads(json.dumps(kinds.of(what).summarise(folder)))
         digest = hashlib.sha256((folder / run.JOURNAL).read_bytes()).hexdigest()
-        found = Evidence(folder, manifest, made, made != told, digest)
+        found = Evidence(folder, manifest, made, *_history(folder, told, made), digest)
         # Asked here, so that what is missing in a manifest is found where it can be said.
         conditions.hardware(manifest)
         found.labels()
@@ -139,10 +143,55 @@ def _summary(folder: Path, what: str) -> dict[str, Any]:
     return told
 
 
+def _history(folder: Path, told: Any, made: Any) -> tuple[str | None, str | None]:
+    """Which files were changed after measuring, and else why the summary told is not the one made.
+
+    Of a run of before its files were noted, a summary that differs in a figure counts as changed:
+    whether the formulas or the file did, nobody can tell.
+    """
+    names = written.changed(folder)
+    if names:
+        return f"{CHANGED}: {', '.join(names)} no longer as written", None
+    if told == made:
+        return None, None
+    if names is not None:
+        return None, OLDER
+    keys = _keys_apart(told, made)
+    if keys is None:
+        return NOT_GIVEN, None
+    return None, f"made by another version: its summary alone has, or lacks, {', '.join(keys)}"
+
+
+def _keys_apart(a: Any, b: Any) -> list[str] | None:
+    """The keys that only one of two JSON values has; None if they differ in anything else."""
+    pairs, found = [], []
+    if isinstance(a, dict) and isinstance(b, dict):
+        pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
+        found = sorted(a.keys() ^ b.keys())
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        pairs = list(zip(a, b, strict=True))
+    elif a != b:
+        return None
+    for pair in pairs:
+        below = _keys_apart(*pair)
+        if below is None:
+            return None
+        found += [key for key in below if key not in found]
+    return found
+
+
 def finished() -> list[Path]:
-    """The finished runs of this repository's rigs that have a report."""
+    """The finished runs of this repository's rigs that have a report, and those that are damaged:
+    who reads them is told why."""
     found = []
     for path in sorted(ROOT.glob("*/benchmarks/runs/*")):
         if (path / run.MANIFEST).is_file() and (path / report.SUMMARY).is_file():
-            found += [path] if run.read_manifest(path).get("ended") else []
+            found += [path] if _ended(path) else []
     return found
+
+
+def _ended(folder: Path) -> bool:
+    try:
+        return bool(run.read_manifest(folder).get("ended"))
+    except RigError:
+        return True

@@ -1,16 +1,17 @@
 """The compare page's sections: titles, words and tables, the same in Markdown and in HTML."""
 
 from common import kinds
+from common.measure.page import LEVEL
 from common.measure.sections import Found, Row, Section, Table, bounds, short, to_know
 
 READING = (
-    "Intervals are 95%: of a speed-up over prompts, of a score over questions. *pays* means the "
-    "whole interval lies above 1, *loses* below, *even* that it holds 1. *Published* figures were "
-    "measured by others and are quoted; nothing published was measured here. A ratio is given only "
-    "between runs, or between a run and a published figure, that are equal in engine, model file, "
-    "drafter file, prompts, settings and length, and measured by committed code; of the others it "
-    "is said what differs. A ratio's interval is over prompts: it does not hold what another day, "
-    "or another card of the same name, would change."
+    f"Intervals are {LEVEL}: of a speed-up over prompts, of a score over questions. *pays* means "
+    "the whole interval lies above 1, *loses* below, *even* that it holds 1. *Published* figures "
+    "were measured by others and are quoted; nothing published was measured here. A ratio is "
+    "given only between runs, or between a run and a published figure, that are equal in engine, "
+    "model file, drafter file, prompts, settings and length, and measured by committed code; of "
+    "the others it is said what differs. A ratio's interval is over prompts: it does not hold "
+    "what another day, or another card of the same name, would change."
 )
 
 
@@ -94,7 +95,7 @@ def _ratios(found: Found) -> Section | None:
             for row in pair["ratios"]
         ]  # fmt: skip
         if rows:
-            head = ["first", "second", "arm", "where", "of what", "first / second", "95%",
+            head = ["first", "second", "arm", "where", "of what", "first / second", LEVEL,
                     "also different"]  # fmt: skip
             tables.append(Table(caption, head, rows))
     if not tables:

@@ -24,7 +24,7 @@ SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"]
 BOS, EOS, UNK, PAD = 2, 1, 3, 0
 SPACE = "\u2581"
 # The reply starts after the last digit of the prompt's length, so prompts differ in where they
-# enter the cycle although the model cannot read them.
+# enter the cycle although the model cannot read them. llama-server's templates count bytes.
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n"
     "{% endfor %}<|turn>model\n{{ messages[-1].content | length }}"
@@ -53,10 +53,10 @@ class Chain:
     guess: Mapping[int, int]
     """drafter: token -> the next token it proposes, for syllables"""
 
-    def reply(self, characters: int, n_predict: int) -> list[int]:
-        """Token ids of the target's reply to a user message of so many characters, without the end
-        of sequence."""
-        last = self.tokens.index(str(characters)[-1])
+    def reply(self, size: int, n_predict: int) -> list[int]:
+        """Token ids of the target's reply to a user message of so many bytes of UTF-8, without the
+        end of sequence."""
+        last = self.tokens.index(str(size)[-1])
         ids: list[int] = []
         while len(ids) < n_predict and (last := self.after[last]) != EOS:
             ids.append(last)
@@ -127,15 +127,15 @@ def make_chain(
     return Chain(tuple(tokens), tuple(merges), after, guess)
 
 
-def expect(chain: Chain, characters: int, n_predict: int, n_max: int) -> Drafting:
-    """Walk the reply of `n_predict` tokens to a message of so many characters, and count.
+def expect(chain: Chain, size: int, n_predict: int, n_max: int) -> Drafting:
+    """Walk the reply of `n_predict` tokens to a message of so many bytes, and count.
 
     `n_max` is the draft length. The first token comes from the prompt. From then on the server
     drafts up to n_max tokens, but never more than are still wanted after the one it produces
     itself, keeps the longest right prefix and adds one token of its own (llama-server,
     `get_n_draft_max`).
     """
-    reply = chain.reply(characters, n_predict)
+    reply = chain.reply(size, n_predict)
     drafts = drafted = accepted = 0
     per_pos = [0] * n_max
     done = 1

@@ -8,6 +8,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from common.measure.page import LEVEL
+
 # Text stays text and ids come from a fixed salt: no fonts or random numbers in the file.
 STYLE = {
     "svg.hashsalt": "gemma-rigs",
@@ -25,7 +27,7 @@ def speed_up(
     path: Path,
     arms: Sequence[dict[str, Any]],
     cells: Sequence[dict[str, Any]],
-    xlabel: str = "speed-up over no drafter (diamond and bar: mean and 95%; dots: prompts)",
+    xlabel: str = f"speed-up over no drafter (diamond and bar: mean and {LEVEL}; dots: prompts)",
 ) -> None:
     """Speed-up per arm with its 95% interval, and one dot per cell; 1 is what it is over."""
     with rc_context(STYLE):
@@ -81,7 +83,9 @@ def differences(path: Path, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
             axes.plot(middle, row, "D", color=color, markersize=8)
         axes.axvline(0, color=INK, linewidth=1)
         _rows(axes, [title for title, _ in rows])
-        axes.set_xlabel("difference of the scores, in points (diamond and bar: estimate and 95%)")
+        axes.set_xlabel(
+            f"difference of the scores, in points (diamond and bar: estimate and {LEVEL})"
+        )
         _save(figure, path)
 
 

@@ -120,7 +120,9 @@ class Log:
         total = pair.Drafting(0, 0, 0, (0,) * length)
         for trial in trials:
             for asked in self.cells[trial["cell"]]["requests"]:
-                total += pair.expect(chain, asked["characters"], asked["max_tokens"], length)
+                # Runs of before bytes were noted asked in ASCII, where a character is a byte.
+                size = asked.get("bytes", asked["characters"])
+                total += pair.expect(chain, size, asked["max_tokens"], length)
         return {
             "accepted": total.accepted,
             "drafted": total.drafted,

@@ -1,7 +1,8 @@
 """Plan, Arm, Cell, Round: what is measured, and the one loop that measures it."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from common.engines import Engine
@@ -156,22 +157,39 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
 def _trial(
     plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
 ) -> dict[str, Any]:
-    """Send one cell's requests and return the journal line."""
+    """Send one cell's requests and return the journal line.
+
+    Replies that came are kept even if what the server counted meanwhile is not known. Such a trial
+    has failed all the same: nobody can say at which positions its drafts were kept.
+    """
     bodies = [{**body, **turn.sampling} for body in cell.bodies]
     url = server.rig.url
     before = server.counters()
     start = time.time()
     replies = client.ask(url, bodies, plan.request_limit_s)
     end = time.time()
-    failed = [reply.error for reply in replies if reply.error]
+    reasons = [reply.error for reply in replies if reply.error]
+    counted = None
+    if not reasons:
+        try:
+            counted = (server.counters() - before).to_json()
+        except RigError as error:
+            reasons.append(f"replies came, but {error}")
     during = telemetry.during(start, end)
     return {
         **_blank(turn, arm, cell),
         "start": round(start, 3),
         "end": round(end, 3),
-        "failed": failed[0] if failed else None,
-        "counters": None if failed else (server.counters() - before).to_json(),
+        "failed": joined(reasons),
+        "counters": counted,
         "memory_mib": _memory(server, telemetry.card),
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
         "samples": [reply.to_json() for reply in replies],
     }
+
+
+def joined(reasons: Sequence[str]) -> str | None:
+    """Every reason once, with how often it was given; None without any."""
+    counts = Counter(reasons)
+    said = [f"{why} ({count} times)" if count > 1 else why for why, count in counts.items()]
+    return "; ".join(said) or None

@@ -5,6 +5,10 @@ from typing import Any
 from tabulate import tabulate
 
 from common.known import chain
+from common.measure import stats
+
+LEVEL = f"{stats.CONFIDENCE:.0%}"
+"""how sure an interval is, as texts say it"""
 
 
 def hardware(manifest: dict[str, Any]) -> str:
@@ -63,7 +67,13 @@ def time_line(times: dict[str, Any]) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    return tabulate(rows, head, tablefmt="github", disable_numparse=True)
+    cells = [[_cell(text) for text in row] for row in rows]
+    return tabulate(cells, [_cell(text) for text in head], tablefmt="github", disable_numparse=True)
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell: a bar or the end of a line would end it."""
+    return "<br>".join(text.replace("|", "\\|").splitlines())
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -190,8 +200,7 @@ def faults(summary: dict[str, Any]) -> list[str]:
         found += ["## Infeasible", table(["cell", "why"], rows)]
     if summary["failed"]:
         rows = [
-            [line["cell"], line["arm"], line["round"], line["reason"].replace("\n", "<br>")]
-            for line in summary["failed"]
+            [line["cell"], line["arm"], line["round"], line["reason"]] for line in summary["failed"]
         ]
         found += [
             "## Failed",

@@ -17,8 +17,12 @@ SUMMARY = "summary.json"
 STARTS = "starts.jsonl"
 TELEMETRY = "telemetry.jsonl"
 LOCK = "run.lock"
+WRITTEN = "written.json"
+# In which form each kind of file is written. A file, or a line, that says none is of form 0, from
+# before they were told apart: the same but for that. Its schema lies beside this file.
+VERSIONS = {MANIFEST: 1, JOURNAL: 1, STARTS: 1, WRITTEN: 1}
 # What may differ between the first part of a run and its continuation.
-FREE_TO_CHANGE = {"started", "ended", "wall_s", "host", "overridden"}
+FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden"}
 
 
 class Run:
@@ -51,7 +55,8 @@ class Run:
         A line that could not be written whole is taken back, so the journal stays readable.
         """
         path = self.folder / name
-        data = (json.dumps(line, ensure_ascii=False) + "\n").encode()
+        version = {"version": VERSIONS[name]} if name in VERSIONS else {}
+        data = (json.dumps({**version, **line}, ensure_ascii=False) + "\n").encode()
         with path.open("ab", buffering=0) as file:
             before = file.seek(0, os.SEEK_END)
             try:
@@ -66,14 +71,14 @@ class Run:
                 ) from None
 
     def write_manifest(self) -> None:
-        _write_whole(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
+        write_whole(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
 
     def finish(self) -> None:
         self.manifest["ended"] = now()
         self.write_manifest()
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the new one, never half."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
@@ -84,21 +89,47 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def schema(name: str) -> Path:
+    """Where the schema of a file, or of its lines, lies."""
+    return Path(__file__).with_name(f"{Path(name).stem}-{VERSIONS[name]}.json")
+
+
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Lines of a journal file. A last line cut off by a crash is left out."""
+    """Lines of a journal file. A last line cut off by a crash is left out.
+
+    Raises RigError if another one is damaged, or of a later version than this one knows.
+    """
     path = folder / name
     if not path.is_file():
         return []
     *whole, _torn = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in whole]
+    return [known(line, name, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Raises RigError if `folder` is not a run directory."""
+    """Raises RigError if `folder` is not a run directory that this version can read."""
+    path = folder / MANIFEST
     try:
-        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        data = path.read_bytes()
+    except OSError as error:
         raise RigError(f"{folder} is not a run directory: {MANIFEST}: {error}") from None
+    return known(data, MANIFEST, str(path))
+
+
+def known(data: bytes, name: str, where: str) -> dict[str, Any]:
+    """JSON of a known version. Raises RigError saying where it is if it is damaged, or newer."""
+    try:
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise RigError(f"{where} is damaged ({error}); bring the whole folder again, or leave the "
+                       "run out") from None  # fmt: skip
+    version = found.get("version", 0)
+    if name in VERSIONS and version not in range(VERSIONS[name] + 1):
+        raise RigError(f"{where} is of version {version!r}, which this version of the project does "
+                       "not know; update it") from None  # fmt: skip
+    return found
 
 
 def create(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> Run:
@@ -113,7 +144,8 @@ def create(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = Non
         while folder.exists():
             folder, number = rig.runs_folder / f"{base}-{number}", number + 1
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(folder, {"what": what, "rig": rig.name, **manifest, "started": now(), "ended": None})
+    head = {"version": VERSIONS[MANIFEST], "what": what, "rig": rig.name}
+    run = Run(folder, {**head, **manifest, "started": now(), "ended": None})
     run.write_manifest()
     return run
 

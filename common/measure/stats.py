@@ -9,6 +9,7 @@ from itertools import pairwise
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+"""of every interval; what texts call it is page.LEVEL"""
 Key = tuple[str, str]
 """cell, round"""
 

@@ -22,8 +22,8 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         _headline(summary),
         "Speeds are the server's own timings, one request at a time, greedy. *Over own build* is "
         "the other build's speed over the rig's own build's with the same drafter; *drafter's "
-        "speed-up* is over no drafter in the same build. Intervals are 95% over prompts. *Kept* "
-        "is accepted over drafted tokens.",
+        f"speed-up* is over no drafter in the same build. Intervals are {page.LEVEL} over prompts. "
+        "*Kept* is accepted over drafted tokens.",
         *_figure(summary, folder),
         "## By prompt",
         _by_prompt(summary),
@@ -110,8 +110,8 @@ def _headline(summary: dict[str, Any]) -> str:
             page.number(arm["ttft_ms"]),
             page.memory(arm["memory_mib"]),
         ])  # fmt: skip
-    head = ["build", "drafter", "tokens/s", "over own build", "95%", "spread", "build is",
-            "drafter's speed-up (95%)", "drafter is", "kept", "TTFT ms",
+    head = ["build", "drafter", "tokens/s", "over own build", page.LEVEL, "spread", "build is",
+            f"drafter's speed-up ({page.LEVEL})", "drafter is", "kept", "TTFT ms",
             page.memory_title(summary["arms"])]  # fmt: skip
     return page.table(head, rows)
 

@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure.page import LEVEL
 from common.measure.sections import Found, Section, Table, at, figures, of, short, speed_up, to_know
 
 
@@ -15,8 +16,8 @@ def section(found: Found) -> Section | None:
             ])  # fmt: skip
     if not rows:
         return None
-    head = ["run", "hardware", "drafter", "other over own build (95%)", "the other is",
-            "drafter's speed-up, own (95%)", "in the other (95%)", "to know"]  # fmt: skip
+    head = ["run", "hardware", "drafter", f"other over own build ({LEVEL})", "the other is",
+            f"drafter's speed-up, own ({LEVEL})", f"in the other ({LEVEL})", "to know"]  # fmt: skip
     text = "Two builds of llama.cpp side by side, each with and without the drafter."
     return Section("Builds", text, [Table("The other build over the rig's own", head, rows)])
 

@@ -29,7 +29,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "tokens, beside what it comes to on average. *Step cost* is the time of one step (draft n "
         "tokens, check them) over that of one token without drafter; it does not depend on the "
         "acceptance. Speeds are the server's own timings, one request at a time; the intervals "
-        "are 95% over replies.",
+        f"are {page.LEVEL} over replies.",
         *_figure(summary, folder),
         "## Break-even",
         _break_even(summary),
@@ -63,7 +63,7 @@ def in_words(row: dict[str, Any]) -> str:
     if row["at"] is not None:
         low = "below" if row["low"] is None else f"{row['low']:.2f}"
         high = "above" if row["high"] is None else f"{row['high']:.2f}"
-        return f"{row['at']:.2f} (95%: {low} to {high})"
+        return f"{row['at']:.2f} ({page.LEVEL}: {low} to {high})"
     if row["why"] == "below":
         by_cost = row["by_cost"]
         guess = f", about {by_cost:.2f} by cost" if by_cost and by_cost < row["least"] else ""
@@ -99,7 +99,7 @@ def _table(summary: dict[str, Any]) -> str:
             page.number(arm["step_cost"], 2),
             page.memory(arm["memory_mib"]),
         ])  # fmt: skip
-    head = ["n", "acceptance", "tokens/s", "speed-up", "95%", "verdict", "kept (on average)",
+    head = ["n", "acceptance", "tokens/s", "speed-up", page.LEVEL, "verdict", "kept (on average)",
             "step cost", page.memory_title(summary["arms"])]  # fmt: skip
     return page.table(head, rows)
 

@@ -16,9 +16,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Result",
         _headline(summary),
         f"Draft length {summary['draft_length']}. Speeds are the server's own timings, one request "
-        "at a time, greedy; the intervals are 95% over prompts. *Kept* is accepted over drafted "
-        "tokens. Memory is the largest over this arm's servers: *ready* before the first prompt, "
-        "*peak* in the trials. It holds the model too, so look at the differences.",
+        f"at a time, greedy; the intervals are {page.LEVEL} over prompts. *Kept* is accepted over "
+        "drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
+        "prompt, *peak* in the trials. It holds the model too, so look at the differences.",
         *_figure(drafting, summary, folder),
         "## Same replies",
         "\n".join(_equal(summary)),
@@ -73,8 +73,9 @@ def _headline(summary: dict[str, Any]) -> str:
             page.number(peak),
         ])  # fmt: skip
     unit = page.memory_title(summary["arms"])
-    head = ["drafter", "file MB", "tokens/s", "speed-up", "95%", "verdict",
-            f"over {summary['own']} (95%)", "kept", f"{unit}, ready", f"{unit}, peak"]  # fmt: skip
+    head = ["drafter", "file MB", "tokens/s", "speed-up", page.LEVEL, "verdict",
+            f"over {summary['own']} ({page.LEVEL})", "kept", f"{unit}, ready",
+            f"{unit}, peak"]  # fmt: skip
     return page.table(head, rows)
 
 

@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure.page import LEVEL
 from common.measure.sections import (
     Found,
     Section,
@@ -26,7 +27,7 @@ def section(found: Found) -> Section | None:
                          value(at(kept, up["arm"]), 3), to_know(run)])  # fmt: skip
     if not rows:
         return None
-    head = ["run", "hardware", "format", "speed-up (95%)", "verdict", "over the rig's own (95%)",
-            "kept", "to know"]  # fmt: skip
+    head = ["run", "hardware", "format", f"speed-up ({LEVEL})", "verdict",
+            f"over the rig's own ({LEVEL})", "kept", "to know"]  # fmt: skip
     return Section("Drafter formats", "The same drafter in several formats.",
                    [Table("Formats of the drafter", head, rows)])  # fmt: skip

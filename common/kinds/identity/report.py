@@ -98,7 +98,7 @@ def _quoted(text: str | None) -> str:
     """A text for a table cell, blanks and line ends visible; (end) where the reply ended."""
     if text is None:
         return "(end)"
-    return "`" + repr(text)[1:-1].replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + repr(text)[1:-1].replace("`", "'") + "`"
 
 
 def _known_answer(summary: dict[str, Any]) -> list[str]:

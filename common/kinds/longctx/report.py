@@ -16,8 +16,8 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Result",
         _table(summary),
         "Generation speed only, greedy, one request at a time; reading the prompt is not counted. "
-        "Speed-ups are over no drafter at the same depth, the interval is 95% over three tasks. "
-        "*Reused* is the part of the prompt that the server had read already.",
+        f"Speed-ups are over no drafter at the same depth, the interval is {page.LEVEL} over three "
+        "tasks. *Reused* is the part of the prompt that the server had read already.",
         *_figure(summary, folder),
         "## Where the gain is gone",
         "\n".join(f"- {gone['arm']}: {in_words(gone)}." for gone in summary["gone"]),
@@ -66,7 +66,7 @@ def in_words(gone: dict[str, Any]) -> str:
         return f"a clear gain to {gone['pays_to']:,.0f} tokens, none that is sure at {deepest}"
     low = "0" if gone["low"] is None else f"{gone['low']:,.0f}"
     high = f"beyond {deepest}" if gone["high"] is None else f"{gone['high']:,.0f}"
-    return f"gone at about {gone['at']:,.0f} tokens (95%: {low} to {high})"
+    return f"gone at about {gone['at']:,.0f} tokens ({page.LEVEL}: {low} to {high})"
 
 
 def _table(summary: dict[str, Any]) -> str:
@@ -85,7 +85,7 @@ def _table(summary: dict[str, Any]) -> str:
             page.memory(row["memory_mib"]),
             str(row["trials"]),
         ])  # fmt: skip
-    head = ["depth", "arm", "tokens/s", "speed-up", "95%", "verdict", "kept", "reused",
+    head = ["depth", "arm", "tokens/s", "speed-up", page.LEVEL, "verdict", "kept", "reused",
             page.memory_title(summary["rows"]), "trials"]  # fmt: skip
     return page.table(head, rows)
 

@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure.page import LEVEL
 from common.measure.sections import Found, Section, Table, at, figures, of, short, speed_up, to_know
 
 
@@ -17,7 +18,7 @@ def section(found: Found) -> Section | None:
                          ends["note"] if ends else "", to_know(run)])  # fmt: skip
     if not rows:
         return None
-    head = ["run", "hardware", "arm", "shallowest (95%)", "deepest (95%)", "where the gain ends",
-            "to know"]  # fmt: skip
+    head = ["run", "hardware", "arm", f"shallowest ({LEVEL})", f"deepest ({LEVEL})",
+            "where the gain ends", "to know"]  # fmt: skip
     return Section("Long context", "Speed-up over no drafter with so many tokens in front.",
                    [Table("How deep the gain reaches", head, rows)])  # fmt: skip

@@ -16,9 +16,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         f"**{answer(summary, manifest)}**",
         "## Result",
         _headline(summary),
-        "Speeds are the server's own timings, one request at a time, greedy. The interval is 95% "
-        "over prompts; *spread* is between rounds. *Kept* is accepted over drafted tokens. "
-        "docs/METHOD.md explains each.",
+        "Speeds are the server's own timings, one request at a time, greedy. The interval is "
+        f"{page.LEVEL} over prompts; *spread* is between rounds. *Kept* is accepted over drafted "
+        "tokens. docs/METHOD.md explains each.",
         *_figures(drafting, summary, folder),
         "## By prompt",
         page.by_prompt(summary["cells"]),
@@ -77,7 +77,7 @@ def _headline(summary: dict[str, Any]) -> str:
             "arm",
             "tokens/s",
             "speed-up",
-            "95%",
+            page.LEVEL,
             "spread",
             "kept",
             "TTFT ms",
@@ -115,7 +115,7 @@ def _sampled(summary: dict[str, Any]) -> list[str]:
     if not rows:
         return []
     head = "## At temperature 0.8 (one round)"
-    return [head, page.table(["arm", "tokens/s", "speed-up", "95%", "kept"], rows)]
+    return [head, page.table(["arm", "tokens/s", "speed-up", page.LEVEL, "kept"], rows)]
 
 
 def _equal_text(summary: dict[str, Any]) -> list[str]:

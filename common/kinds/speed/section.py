@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure.page import LEVEL
 from common.measure.rows import BASELINE
 from common.measure.sections import (
     Found,
@@ -29,8 +30,8 @@ def section(found: Found) -> Section | None:
     rows += _quoted(found)
     if not rows:
         return None
-    head = ["run", "hardware", "no drafter, tokens/s", "best arm", "speed-up (95%)", "verdict",
-            "at temperature 0.8 (95%)", "kept", "to know"]  # fmt: skip
+    head = ["run", "hardware", "no drafter, tokens/s", "best arm", f"speed-up ({LEVEL})", "verdict",
+            f"at temperature 0.8 ({LEVEL})", "kept", "to know"]  # fmt: skip
     text = ("One request at a time, greedy unless it says otherwise. The best of several arms is "
             "named, which flatters it a little; every arm is in the figure of compare.html and in "
             "compare.csv.")  # fmt: skip

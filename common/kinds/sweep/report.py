@@ -19,7 +19,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         _ratios(summary),
         "Output tokens per second of the whole batch, with the drafter over without, same prompts, "
         "same KV layout. *per-slot*: each request has its own cache; *shared*: one for all (-kvu). "
-        "*shared/per-slot* is what sharing costs. Intervals are 95% over batches.",
+        f"*shared/per-slot* is what sharing costs. Intervals are {page.LEVEL} over batches.",
         *_figures(summary, folder),
         "## Where the drafter turns into a loss",
         "\n".join(
@@ -73,7 +73,7 @@ def in_words(turn: dict[str, Any]) -> str:
         return f"a clear gain to {turn['pays_to']:.0f} at once, none that is sure at {most}"
     low = "1" if turn["low"] is None else f"{turn['low']:.1f}"
     high = f"beyond {most}" if turn["high"] is None else f"{turn['high']:.1f}"
-    return f"the gain is gone at about {turn['at']:.1f} at once (95%: {low} to {high})"
+    return f"the gain is gone at about {turn['at']:.1f} at once ({page.LEVEL}: {low} to {high})"
 
 
 def _ratios(summary: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure.page import LEVEL
 from common.measure.sections import Found, Section, Table, figures, of, short, speed_up, to_know
 
 
@@ -17,8 +18,8 @@ def section(found: Found) -> Section | None:
                              to_know(run)])  # fmt: skip
     if not rows:
         return None
-    head = ["run", "hardware", "prompts", "arm", "fewest at once (95%)", "most at once (95%)",
-            "where the gain ends", "to know"]  # fmt: skip
+    head = ["run", "hardware", "prompts", "arm", f"fewest at once ({LEVEL})",
+            f"most at once ({LEVEL})", "where the gain ends", "to know"]  # fmt: skip
     text = ("Output tokens per second of the whole batch, with the drafter over without, in the "
             "same KV layout.")  # fmt: skip
     return Section("Many requests at once", text,

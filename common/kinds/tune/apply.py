@@ -7,6 +7,7 @@ from typing import Any
 from common.errors import RigError
 from common.files import pin
 from common.measure import run
+from common.measure.page import LEVEL
 from common.rig import FILE, GROUPS, Rig
 
 TUNES_OWN = ("PARALLEL", "SPEC_SYNTH_RATES")
@@ -77,6 +78,6 @@ def note(summary: dict[str, Any], name: str) -> str:
     found = summary["recommendation"]
     up = found["speed_up"]
     return (
-        f"{NOTE}for {found['workload']}, {up['ratio']:.3f}x (95% {up['low']:.3f} to "
+        f"{NOTE}for {found['workload']}, {up['ratio']:.3f}x ({LEVEL} {up['low']:.3f} to "
         f"{up['high']:.3f}) of the setting before; run {name}"
     )

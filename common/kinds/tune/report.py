@@ -111,9 +111,9 @@ def _workload(summary: dict[str, Any]) -> str:
         f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
         "of the last reply, reading the prompt included; greedy, replies of exact length. One "
         "lever after the other, each on top of the best so far, which runs again beside its "
-        "options. A setting is dropped as soon as its 95% interval over prompts rules it out: "
-        "against the fastest, or against the best so far, where it cannot be worth 1% more. The "
-        "best so far is dropped when something is surely worth 1% more. Of what is left the "
+        f"options. A setting is dropped as soon as its {page.LEVEL} interval over prompts rules it "
+        "out: against the fastest, or against the best so far, where it cannot be worth 1% more. "
+        "The best so far is dropped when something is surely worth 1% more. Of what is left the "
         "fastest wins; while the best so far is in, only a setting whose interval lies above it "
         "and whose mean is 1% more."
     )
@@ -147,7 +147,7 @@ def _stage(stage: dict[str, Any], asked: str) -> list[str]:
             page.memory(row["memory_mib"]),
             fate,
         ])  # fmt: skip
-    head = ["setting", asked, "tokens/s", f"over {stage['over']}", "95%", "kept",
+    head = ["setting", asked, "tokens/s", f"over {stage['over']}", page.LEVEL, "kept",
             page.memory_title(stage["rows"]), "what became of it"]  # fmt: skip
     return [title, page.table(head, rows)]
 
@@ -183,8 +183,8 @@ def _confirmed(summary: dict[str, Any]) -> str:
             page.kept(row["kept"]),
             page.memory(row["memory_mib"]),
         ])  # fmt: skip
-    head = ["setting", "tokens/s", "over current", "95%", "over no drafter", "95%", "kept",
-            page.memory_title(found["rows"])]  # fmt: skip
+    head = ["setting", "tokens/s", "over current", page.LEVEL, "over no drafter", page.LEVEL,
+            "kept", page.memory_title(found["rows"])]  # fmt: skip
     text = (
         f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
         f"{found['rounds']} rounds. A change is recommended only if the whole interval over the "
@@ -208,7 +208,7 @@ def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
         return []
     dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
-    figures.speed_up(path, rows, dots, "over what is set: mean and 95%; dots: rounds")
+    figures.speed_up(path, rows, dots, f"over what is set: mean and {page.LEVEL}; dots: rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 
@@ -222,7 +222,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     if not rows:
         return []
     path = folder / "figures" / "tried.svg"
-    figures.speed_up(path, rows, [], "over the best so far: mean and 95%")
+    figures.speed_up(path, rows, [], f"over the best so far: mean and {page.LEVEL}")
     return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
 
 

@@ -1,6 +1,7 @@
 """Its part of the compare page."""
 
 from common.kinds.tune.rows import CONFIRMED
+from common.measure.page import LEVEL
 from common.measure.sections import Found, Section, Table, at, figures, of, short, speed_up, to_know
 
 
@@ -14,7 +15,7 @@ def section(found: Found) -> Section | None:
                          over["verdict"], speed_up(over_none), to_know(run)])  # fmt: skip
     if not rows:
         return None
-    head = ["run", "hardware", "setting", "over the current setting (95%)", "verdict",
-            "over no drafter (95%)", "to know"]  # fmt: skip
+    head = ["run", "hardware", "setting", f"over the current setting ({LEVEL})", "verdict",
+            f"over no drafter ({LEVEL})", "to know"]  # fmt: skip
     text = "What tune confirmed, on prompts that were not used to choose it."
     return Section("Tuning", text, [Table("Settings confirmed by tune", head, rows)])
