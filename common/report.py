@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from common import kinds
+from common import atomic, kinds
 from common.errors import RigError
 from common.measure import run, written
 
@@ -26,7 +26,7 @@ def write(folder: Path) -> Path:
     summary = kind.summarise(folder)
     kind.check(summary)
     text = kind.render(summary, manifest, folder)
-    run.write_whole(folder / SUMMARY, json.dumps(summary, indent=1) + "\n")
+    atomic.write(folder / SUMMARY, json.dumps(summary, indent=1) + "\n")
     (folder / REPORT).write_text(text, encoding="utf-8")
     if manifest["ended"]:
         written.note(folder)

@@ -6,12 +6,12 @@ Needs nothing but Python itself, since a host that runs rigs in Docker has no en
 import fcntl
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common import atomic
 from common.errors import RigError
 from common.rig import ROOT, Rig
 
@@ -46,18 +46,13 @@ def write(rig: Rig, runner: str, folder: Path = ROOT) -> Path:
     should be, or cannot be written; it is then left as it was.
     """
     path = (folder / FILE).resolve()
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     handle = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)  # two rigs registered at once must both be in
         content = _read(path)
         content.setdefault(SERVERS, {})[rig.name] = entry(rig, runner)
-        part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        if path.exists():
-            shutil.copymode(path, part)
-        part.replace(path)
+        atomic.write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise RigError(f"{path} cannot be written: {error.strerror}; it is as it was") from None
     finally:
         os.close(handle)

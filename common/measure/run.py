@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
+from common import atomic
 from common.errors import RigError
 from common.rig import Rig
 
@@ -71,18 +72,11 @@ class Run:
                 ) from None
 
     def write_manifest(self) -> None:
-        write_whole(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
+        atomic.write(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
 
     def finish(self) -> None:
         self.manifest["ended"] = now()
         self.write_manifest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, never half."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def now() -> str:

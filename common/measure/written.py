@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from common import atomic
 from common.digest import sha256
 from common.errors import RigError
 from common.measure import run
@@ -27,7 +28,7 @@ def note(folder: Path) -> None:
     if old is None or not _differ(folder, old, MEASURED):
         digests = {name: _digest(folder / name) for name in (*MEASURED, run.SUMMARY)}
         found = {"version": run.VERSIONS[run.WRITTEN], "sha256": digests}
-        run.write_whole(folder / run.WRITTEN, json.dumps(found, indent=1) + "\n")
+        atomic.write(folder / run.WRITTEN, json.dumps(found, indent=1) + "\n")
 
 
 def changed(folder: Path) -> list[str] | None:

@@ -1,6 +1,5 @@
 """Accuracy: which arms and questions `make accuracy` asks. The scores are in scores.py."""
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from common import engines
-from common.errors import RigError
+from common.errors import RigError, did_you_mean
 from common.kinds.accuracy import tests
 from common.kinds.accuracy.test import PROMPTS, Question, Test
 from common.measure.arms import GREEDY
@@ -133,10 +132,10 @@ def arm(rig: Rig, text: str) -> Arm:
         key, equals, value = part.partition("=")
         key = "SPEC_DRAFT_N_MAX" if key == "n" else key
         if not equals or key not in KEYS:
-            near = difflib.get_close_matches(key, KEYS, 1)
+            near = did_you_mean(key, KEYS)
             raise RigError(
                 f"ACCURACY_ARMS: {part!r} in {text!r} is no change; expected none, rig, n=2 or a "
-                f"KEY=value of tpu.env{f' (did you mean {near[0]}?)' if near else ''}"
+                f"KEY=value of tpu.env{f' ({near})' if near else ''}"
             )
         changes[key] = value.replace("+", ",") if key == "SPEC_TYPE" else value
         # A path would make a strange name for an arm and its log.
