@@ -49,8 +49,11 @@ def record(path: Path, digest: str, origin: str | None = None, revision: str | N
     """Remember the digest of a file, and where it was fetched from. Returns the digest."""
     entries = _read()
     entries[_key(path)] = {
-        "stamp": _stamp(path), "sha256": digest, "from": origin, "revision": revision
-    }  # fmt: skip
+        "stamp": _stamp(path),
+        "sha256": digest,
+        "from": origin,
+        "revision": revision,
+    }
     # Only a saving: a models folder that cannot be written does without.
     with contextlib.suppress(OSError):
         atomic.write(places.models() / RECORD, json.dumps(entries, indent=1) + "\n")

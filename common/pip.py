@@ -15,10 +15,13 @@ def run(python: Path, command: str, *arguments: str) -> None:
     """Run a command of that Python's pip. Raises RigError with the line that says why."""
     line = [str(python), "-m", "pip", command, "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
-        [*line, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        [*line, *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
         # A user's `user = true` in pip.conf goes with no target of ours.
         env={**os.environ, "PIP_USER": "0"},
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         raise RigError(last_error(done.stderr))
 

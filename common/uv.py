@@ -47,9 +47,11 @@ def run(program: Path, *arguments: str) -> None:
     try:
         done = subprocess.run(
             [str(program), *arguments, *_flags(arguments)],
-            capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
             env={**os.environ, **environment()},
-        )  # fmt: skip
+        )
     except OSError as error:
         raise UvError(f"{program} does not run ({error.strerror})") from None
     if done.returncode != 0:

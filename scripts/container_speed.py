@@ -45,12 +45,20 @@ class Contained(AbstractContextManager["Contained"]):
         inside = [word.replace(str(places.models()), "/models") for word in line]
         port = str(self.rig.port)
         self.container = docker.from_env().containers.run(
-            self.image, inside[1:], entrypoint=inside[0], detach=True, init=True, read_only=True,
-            cap_drop=["ALL"], security_opt=["no-new-privileges:true"], pids_limit=512,
+            self.image,
+            inside[1:],
+            entrypoint=inside[0],
+            detach=True,
+            init=True,
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+            pids_limit=512,
             environment={"LLAMA_ARG_LOG_VERBOSITY": "4"},  # as on the host
-            ports={f"{port}/tcp": ("127.0.0.1", self.rig.port)}, tmpfs={"/tmp": ""},  # noqa: S108
+            ports={f"{port}/tcp": ("127.0.0.1", self.rig.port)},
+            tmpfs={"/tmp": ""},  # noqa: S108
             volumes={str(places.models()): {"bind": "/models", "mode": "ro"}},
-        )  # fmt: skip
+        )
         end = time.monotonic() + 120
         while time.monotonic() < end:
             if serve.healthy(self.rig.url):
@@ -59,9 +67,11 @@ class Contained(AbstractContextManager["Contained"]):
         raise RigError("llama-server in the container was not ready within two minutes")
 
     def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None,
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
         _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.container is not None:
             self.container.remove(force=True)
 

@@ -85,9 +85,12 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
             raise ToolError(str(error)) from None
 
     made = Tool.from_function(
-        call, title=title, description=description(function), annotations=annotations,
+        call,
+        title=title,
+        description=description(function),
+        annotations=annotations,
         structured_output=True,
-    )  # fmt: skip
+    )
     taken = made.fn_metadata.arg_model
     taken.model_config["extra"] = "forbid"
     taken.model_rebuild(force=True)

@@ -56,8 +56,11 @@ def _row(card: Card, size: sizes.Size, encoding: str) -> list[str]:
         fit = fitting.fit(card, size, encoding)
     except RigError:
         return [f"{card.memory_mib}", "does not fit", "", "", "", ""]
-    loads = [fit.longctx and fit.longctx.ctx_size, fit.sweep and fit.sweep.slots,
-             fit.longmixed and fit.longmixed.slots]  # fmt: skip
+    loads = [
+        fit.longctx and fit.longctx.ctx_size,
+        fit.sweep and fit.sweep.slots,
+        fit.longmixed and fit.longmixed.slots,
+    ]
     first = [f"{fit.need.total:.0f} of {card.memory_mib}", fit.serve.ctx_size, fit.serve.slots]
     return [str(value or "-") for value in (*first, *loads)]
 

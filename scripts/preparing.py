@@ -72,9 +72,14 @@ def download_bar() -> Iterator[Progress]:
             current = name
             # What came in an earlier try must not count as speed.
             bar = tqdm(
-                desc=name, total=total, initial=done, unit="B", unit_scale=True, disable=None,
+                desc=name,
+                total=total,
+                initial=done,
+                unit="B",
+                unit_scale=True,
+                disable=None,
                 leave=False,
-            )  # fmt: skip
+            )
         bar.update(done - bar.n)
 
     try:

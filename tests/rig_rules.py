@@ -10,8 +10,15 @@ from typing import Any
 from common import rig
 from common.rig import Rig
 
-BUILD = ("LLAMA_CPP_COMMIT", "LLAMA_CPP_RELEASE", "CUDA_VERSION", "CUDA_ARCHITECTURES",
-         "CMAKE_EXTRA", "LLAMA_CPP_REPOSITORY", "LLAMA_CPP_RELEASE_SHA256")  # fmt: skip
+BUILD = (
+    "LLAMA_CPP_COMMIT",
+    "LLAMA_CPP_RELEASE",
+    "CUDA_VERSION",
+    "CUDA_ARCHITECTURES",
+    "CMAKE_EXTRA",
+    "LLAMA_CPP_REPOSITORY",
+    "LLAMA_CPP_RELEASE_SHA256",
+)
 
 
 def loads_under_a_true_name(folder: Path) -> None:

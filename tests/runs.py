@@ -18,9 +18,14 @@ SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
 DAYS = count(1)
 CARD = {
-    "name": "NVIDIA GeForce RTX 3050 OEM", "driver": "615.78.08", "cuda": "13.4",
-    "memory_mib": 8192, "power_limit_w": 120.0, "vbios": None, "compute_capability": [8, 6],
-}  # fmt: skip
+    "name": "NVIDIA GeForce RTX 3050 OEM",
+    "driver": "615.78.08",
+    "cuda": "13.4",
+    "memory_mib": 8192,
+    "power_limit_w": 120.0,
+    "vbios": None,
+    "compute_capability": [8, 6],
+}
 
 
 def copied(

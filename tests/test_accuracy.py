@@ -225,10 +225,16 @@ def test_arms_take_turns_and_every_question_is_asked_once_of_each(
     plan = accuracy.plan(tiny)
     order = [(turn.name, arm.name) for turn, arm in plan.blocks()]
     assert order == [
-        ("part-1", "none"), ("part-1", "n=2"), ("part-2", "n=2"), ("part-2", "none"),
-        ("part-3", "none"), ("part-3", "n=2"), ("part-4", "n=2"), ("part-4", "none"),
+        ("part-1", "none"),
+        ("part-1", "n=2"),
+        ("part-2", "n=2"),
+        ("part-2", "none"),
+        ("part-3", "none"),
+        ("part-3", "n=2"),
+        ("part-4", "n=2"),
+        ("part-4", "none"),
         ("control", "none"),
-    ]  # fmt: skip
+    ]
     for name in ("none", "n=2"):
         cells = [
             cell.name

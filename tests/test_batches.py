@@ -56,8 +56,10 @@ def test_long_context_by_depth(tiny: Rig, fake: Fake) -> None:
         assert rows[depth, "n=2"]["trials"] == 3
     assert rows[9000, "n=2"]["speed_up"] is None
     assert [cell["cell"] for cell in summary["infeasible"]] == [
-        "9000-story", "9000-code", "9000-summary"
-    ]  # fmt: skip
+        "9000-story",
+        "9000-code",
+        "9000-summary",
+    ]
     assert "do not fit a context of 4096" in summary["infeasible"][0]["reason"]
     assert summary["gone"][0]["why"] == "holds"
     assert summary["failed"] == []

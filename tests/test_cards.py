@@ -22,8 +22,9 @@ def in_host(
 
     def stand_in(name: str, mib: int, capability: tuple[int, int] | None) -> Any:
         facts = {"compute_capability": capability, "power_limit_w": 99.6}
-        return SimpleNamespace(name=name, memory_mib=lambda: (mib - 500.0, float(mib)),
-                               describe=lambda: facts)  # fmt: skip
+        return SimpleNamespace(
+            name=name, memory_mib=lambda: (mib - 500.0, float(mib)), describe=lambda: facts
+        )
 
     monkeypatch.setattr(gpu, "cards", lambda: [stand_in(*card) for card in found])
 

@@ -56,8 +56,9 @@ def test_the_interval_is_paired_by_cell(plain: Path, tmp_path: Path) -> None:
     """Cells that differ by known factors: mean and interval by hand, 5 degrees of freedom."""
     cells = ["code", "advice", "story", "explanation", "list", "summary"]
     logs = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    fast = copied(SPEED, tmp_path / "fast", on_card,
-                  lambda trial: math.exp(logs[cells.index(trial["cell"])]))  # fmt: skip
+    fast = copied(
+        SPEED, tmp_path / "fast", on_card, lambda trial: math.exp(logs[cells.index(trial["cell"])])
+    )
     pair = pair_of(plain, fast)
     row = ratios(pair, "tokens_per_second")["n=2"]
     sign = 1 if "fast" in pair["first"] else -1
@@ -67,8 +68,9 @@ def test_the_interval_is_paired_by_cell(plain: Path, tmp_path: Path) -> None:
 
 
 def test_a_gain_that_only_one_card_has(plain: Path, tmp_path: Path) -> None:
-    other = copied(SPEED, tmp_path / "other", on_card,
-                   lambda trial: 1.25 if trial["arm"] == "n=2" else 1.0)  # fmt: skip
+    other = copied(
+        SPEED, tmp_path / "other", on_card, lambda trial: 1.25 if trial["arm"] == "n=2" else 1.0
+    )
     pair = pair_of(plain, other)
     times = 1.25 if "other" in pair["first"] else 1 / 1.25
     gains = ratios(pair, "speed_up")
@@ -104,8 +106,13 @@ def unknown_engine(manifest: Manifest) -> None:
 
 
 def commit(manifest: Manifest) -> None:
-    manifest["engine"]["source"] = {"kind": "git", "version": "77c4540ce", "origin": "x",
-                                    "sha256": None, "commit": "77c4540ce" + "0" * 31}  # fmt: skip
+    manifest["engine"]["source"] = {
+        "kind": "git",
+        "version": "77c4540ce",
+        "origin": "x",
+        "sha256": None,
+        "commit": "77c4540ce" + "0" * 31,
+    }
 
 
 def flags(manifest: Manifest) -> None:
@@ -339,8 +346,11 @@ def test_published_beside_measured(tmp_path: Path) -> None:
 
     def published(folder: Path) -> dict[str, dict[str, Any]]:
         rows = compare.compare([folder])["published"]
-        return {row["title"]: row["beside"] for row in rows
-                if row["rig"] == "local-llamacpp-3050oem-2b-q4_0" and row["beside"]}  # fmt: skip
+        return {
+            row["title"]: row["beside"]
+            for row in rows
+            if row["rig"] == "local-llamacpp-3050oem-2b-q4_0" and row["beside"]
+        }
 
     found = published(copied(SPEED, tmp_path / "study", change))
     speed = found["no drafter"]
@@ -374,8 +384,10 @@ def test_make_compare(
     monkeypatch.setattr(sys, "argv", ["compare.py", str(plain), "--out", str(out)])
     compare_script.body()
     assert sorted(path.name for path in out.iterdir()) == [
-        "COMPARE.md", "compare.csv", "compare.html"
-    ]  # fmt: skip
+        "COMPARE.md",
+        "compare.csv",
+        "compare.html",
+    ]
     assert "1 finished run of 1 rig" in capsys.readouterr().out
 
 

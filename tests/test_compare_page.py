@@ -50,8 +50,11 @@ def test_a_ratio_on_the_page_is_in_all_three_forms(tmp_path: Path) -> None:
     assert "Speed of one hardware over another's" in texts["COMPARE.md"]
     assert number in texts["COMPARE.md"]
     assert number in texts["compare.html"]
-    rows = [row for row in csv.DictReader(io.StringIO(texts["compare.csv"]))
-            if row["source"] == "ratio" and row["quantity"] == "tokens_per_second"]  # fmt: skip
+    rows = [
+        row
+        for row in csv.DictReader(io.StringIO(texts["compare.csv"]))
+        if row["source"] == "ratio" and row["quantity"] == "tokens_per_second"
+    ]
     assert {f"{float(row['value']):.3f}" for row in rows} == {number}
 
 

@@ -122,9 +122,11 @@ def in_docker(
     return subprocess.run(
         ["/bin/sh", str(ROOT / "scripts" / "in_docker.sh"), f"{verb}.py", name],
         # another Docker host is named, so that this host's lack of a card does not come first
-        cwd=ROOT / name, env={"PATH": str(tool_folder), "DOCKER_CONTEXT": "there"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT / name,
+        env={"PATH": str(tool_folder), "DOCKER_CONTEXT": "there"},
+        capture_output=True,
+        text=True,
+    )
 
 
 GPU_RIG = "local-llamacpp-3050oem-2b-q4_0"
@@ -163,9 +165,11 @@ def use(tree: Path, tool_folder: Path, card: str | None, *arguments: str) -> str
         (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{card}'\n")
         (tool_folder / "nvidia-smi").chmod(0o755)
     done = subprocess.run(
-        ["sh", str(tree / "scripts/use.sh"), *arguments], capture_output=True, text=True,
+        ["sh", str(tree / "scripts/use.sh"), *arguments],
+        capture_output=True,
+        text=True,
         env={"PATH": f"{tool_folder}:{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     return done.stdout + done.stderr
 
 
@@ -230,6 +234,8 @@ def test_compiling_needs_no_more_than_the_dockerfile_copies(tmp_path: Path) -> N
             (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     done = subprocess.run(
         [sys.executable, "-S", str(tmp_path / "scripts/image_engine.py"), "--help"],
-        env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr

@@ -96,8 +96,10 @@ def test_llama_cpps_converter_and_the_exact_repack(
     made = repacking.make(snapshot, name, None, tool, tmp_path / "work", print)
     files = {file.kind: file for file in made}
     assert [file.path.name for file in made] == [
-        "synthetic-q8_0.gguf", "synthetic-q4_0-exact.gguf", "synthetic-bf16.gguf"
-    ]  # fmt: skip
+        "synthetic-q8_0.gguf",
+        "synthetic-q4_0-exact.gguf",
+        "synthetic-bf16.gguf",
+    ]
     assert all(file.note == "new" for file in made)
     _levels_come_back(snapshot, files["q4_0"].path)
     _values_are_the_checkpoints(snapshot, files["bf16"].path)

@@ -40,9 +40,16 @@ def test_arms_and_flags(tiny: Rig) -> None:
     rig = cost.base(tiny.variant({"COST_ACCEPT": "0.5,0.7", "SPEC_TYPE": ""}))
     plan = cost.plan(rig)
     assert [arm.name for arm in plan.arms] == [
-        "none", "n=1 at 0.5", "n=2 at 0.5", "n=3 at 0.5", "n=4 at 0.5",
-        "n=1 at 0.7", "n=2 at 0.7", "n=3 at 0.7", "n=4 at 0.7",
-    ]  # fmt: skip
+        "none",
+        "n=1 at 0.5",
+        "n=2 at 0.5",
+        "n=3 at 0.5",
+        "n=4 at 0.5",
+        "n=1 at 0.7",
+        "n=2 at 0.7",
+        "n=3 at 0.7",
+        "n=4 at 0.7",
+    ]
     line = serve.command(rig.variant(plan.arms[7].changes), "x")
     assert line[line.index("--spec-synth-rates") + 1] == "0.7,0.49,0.343"
     assert line[line.index("--spec-draft-n-max") + 1] == "3"

@@ -46,9 +46,13 @@ def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[d
         for name in CELLS
     ]
     plan = Plan(
-        "sweep", [Arm("drafter", {})], cells, [Round("ascending-1", "greedy", GREEDY)],
-        request_limit_s=limit_s, mark_failures=True,
-    )  # fmt: skip
+        "sweep",
+        [Arm("drafter", {})],
+        cells,
+        [Round("ascending-1", "greedy", GREEDY)],
+        request_limit_s=limit_s,
+        mark_failures=True,
+    )
     with run.create(rig, "sweep", {"plan": plan.to_json()}, out) as current:
         loop.measure(plan, rig, engine, current, lambda *_: None)
     lines = run.read_lines(out, run.JOURNAL)

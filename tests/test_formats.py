@@ -31,11 +31,14 @@ def summary_of(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "kind", "other"),
     [
-        ("gemma-4-E2B-it-qat-assistant-q4_0-exact.gguf", "q8_0",
-         "gemma-4-E2B-it-qat-assistant-q8_0.gguf"),
+        (
+            "gemma-4-E2B-it-qat-assistant-q4_0-exact.gguf",
+            "q8_0",
+            "gemma-4-E2B-it-qat-assistant-q8_0.gguf",
+        ),
         ("/models/a-q4_0/b-q4_0.gguf", "bf16", "/models/a-q4_0/b-bf16.gguf"),
     ],
-)  # fmt: skip
+)
 def test_other_name(name: str, kind: str, other: str) -> None:
     assert wanted.other_name(name, kind) == other
 
@@ -77,8 +80,12 @@ def test_extra_drafters_and_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Pat
     assert arms["none"]["file"] is None
     assert arms["non-qat-q8_0"]["file"]["size"] == 100
     assert [arm["speed_up"] and arm["speed_up"]["ratio"] for arm in arms.values()] == [
-        None, 1.25, 1.25, 1.25, 1.25
-    ]  # fmt: skip
+        None,
+        1.25,
+        1.25,
+        1.25,
+        1.25,
+    ]
     assert arms["Q4_0"]["over_own"] is None
     assert arms["BF16"]["over_own"]["ratio"] == 1
     assert arms["BF16"]["memory_mib"]["process_ready"] > 0
@@ -93,10 +100,12 @@ def test_unequal_replies_are_counted() -> None:
         return {"arm": arm, "cell": cell, "round": "1", "samples": [{"content": text}]}
 
     trials = [
-        trial("a", "x", "same"), trial("b", "x", "same"),
-        trial("a", "y", "one"), trial("b", "y", "other"),
+        trial("a", "x", "same"),
+        trial("b", "x", "same"),
+        trial("a", "y", "one"),
+        trial("b", "y", "other"),
         trial("a", "z", "b has not answered"),
-    ]  # fmt: skip
+    ]
     assert rows.equal_replies(trials, ["a", "b"]) == {"equal": 1, "of": 2}
 
 

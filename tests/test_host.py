@@ -63,9 +63,11 @@ def test_the_exit_code(tiny: Rig, fake: Callable[..., Engine]) -> None:
 
 @pytest.mark.parametrize(
     ("error", "fix"),
-    [("('Connection aborted.', PermissionError(13, 'Permission denied'))", "usermod"),
-     ("('Connection aborted.', FileNotFoundError(2, 'No such file'))", "systemctl start docker")],
-)  # fmt: skip
+    [
+        ("('Connection aborted.', PermissionError(13, 'Permission denied'))", "usermod"),
+        ("('Connection aborted.', FileNotFoundError(2, 'No such file'))", "systemctl start docker"),
+    ],
+)
 def test_docker_problems(tiny: Rig, monkeypatch: pytest.MonkeyPatch, error: str, fix: str) -> None:
     def fail(**_: object) -> None:
         raise docker.errors.DockerException(error)

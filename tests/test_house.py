@@ -215,11 +215,22 @@ def test_a_new_measurement_is_a_folder_and_a_line(
 
 
 CHANGED = {
-    "SPEC_TYPE": "ngram-mod", "SPEC_DRAFT_N_MAX": "7", "SPEC_DRAFT_P_MIN": "0.3",
-    "SPEC_SYNTH_RATES": "0.5", "CTX_SIZE": "1024", "THREADS": "3", "N_GPU_LAYERS": "12",
-    "CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0", "FLASH_ATTN": "0", "REASONING": "on",
-    "PARALLEL": "3", "KV_UNIFIED": "1", "BATCH_SIZE": "64", "UBATCH_SIZE": "32",
-}  # fmt: skip
+    "SPEC_TYPE": "ngram-mod",
+    "SPEC_DRAFT_N_MAX": "7",
+    "SPEC_DRAFT_P_MIN": "0.3",
+    "SPEC_SYNTH_RATES": "0.5",
+    "CTX_SIZE": "1024",
+    "THREADS": "3",
+    "N_GPU_LAYERS": "12",
+    "CACHE_TYPE_K": "q8_0",
+    "CACHE_TYPE_V": "q8_0",
+    "FLASH_ATTN": "0",
+    "REASONING": "on",
+    "PARALLEL": "3",
+    "KV_UNIFIED": "1",
+    "BATCH_SIZE": "64",
+    "UBATCH_SIZE": "32",
+}
 
 
 def test_every_serve_setting_changes_the_command() -> None:

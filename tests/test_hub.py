@@ -88,47 +88,53 @@ def test_an_ignoring_server_that_always_breaks_is_given_up(
 # A fault, and words of the one line that is said about it: what happened, and what to do.
 FAULTS: dict[str, tuple[dict[str, list[fake.Answer]], str, str]] = {
     "other length": (
-        {"gets": [fake.of_length(1000)]}, "declares 300,000 bytes", "SPEC_DRAFT_HF_REVISION"
+        {"gets": [fake.of_length(1000)]},
+        "declares 300,000 bytes",
+        "SPEC_DRAFT_HF_REVISION",
     ),
-    "too long": (
-        {"gets": [fake.endless(400_000)]}, "a file of another length", "HF_ENDPOINT"
-    ),
+    "too long": ({"gets": [fake.endless(400_000)]}, "a file of another length", "HF_ENDPOINT"),
     "other range": (
-        {"gets": [fake.cut(PIECE), fake.other_range]}, "another part of the file", "HF_ENDPOINT"
+        {"gets": [fake.cut(PIECE), fake.other_range]},
+        "another part of the file",
+        "HF_ENDPOINT",
     ),
-    "page for the file": (
-        {"gets": [fake.page]}, "a web page instead of the file", "HF_ENDPOINT"
-    ),
+    "page for the file": ({"gets": [fake.page]}, "a web page instead of the file", "HF_ENDPOINT"),
     "page for everything": (
-        {"heads": [fake.page], "gets": [fake.page]}, "a web page instead", "HF_ENDPOINT"
+        {"heads": [fake.page], "gets": [fake.page]},
+        "a web page instead",
+        "HF_ENDPOINT",
     ),
     "401": ({"heads": [fake.status(401)]}, "answered 401", "set HF_TOKEN (HF_TOKEN is not set)"),
     "401 later": ({"gets": [fake.status(401)]}, "answered 401", "set HF_TOKEN"),
     "403": ({"heads": [fake.status(403)]}, "answered 403", "check SPEC_DRAFT_HF"),
     "403 later": ({"gets": [fake.status(403)]}, "answered 403", "check SPEC_DRAFT_HF"),
     "gated": (
-        {"heads": [fake.status(403, X_Error_Code="GatedRepo")]}, "answered 403", "accept its terms"
+        {"heads": [fake.status(403, X_Error_Code="GatedRepo")]},
+        "answered 403",
+        "accept its terms",
     ),
     "404": ({"heads": [fake.status(404)]}, "answered 404", "SPEC_DRAFT_MODEL"),
     "no such file": (
         {"heads": [fake.status(404, X_Error_Code="EntryNotFound")]},
-        "no such file", "check SPEC_DRAFT_MODEL",
+        "no such file",
+        "check SPEC_DRAFT_MODEL",
     ),
     "no such revision": (
         {"heads": [fake.status(404, X_Error_Code="RevisionNotFound")]},
-        "the revision main is not there", "check SPEC_DRAFT_HF_REVISION",
+        "the revision main is not there",
+        "check SPEC_DRAFT_HF_REVISION",
     ),
     "410": ({"gets": [fake.status(410)]}, "answered 410", "HF_ENDPOINT"),
     "500": ({"heads": [fake.status(500)] * 6}, "answered 500, 6 times", "later"),
     "500 later": ({"gets": [fake.status(500)] * 6}, "answered 500, 6 times", "later"),
     "429 for an hour": (
-        {"gets": [fake.status(429, Retry_After="3600")]}, "asks to wait 3600 s", "Run this again"
+        {"gets": [fake.status(429, Retry_After="3600")]},
+        "asks to wait 3600 s",
+        "Run this again",
     ),
-    "redirects of the question": (
-        {"heads": [fake.loop]}, "too many redirects", "HF_ENDPOINT"
-    ),
+    "redirects of the question": ({"heads": [fake.loop]}, "too many redirects", "HF_ENDPOINT"),
     "redirects of the file": ({"gets": [fake.loop]}, "too many redirects", "HF_ENDPOINT"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -159,8 +165,9 @@ def test_429_is_waited_for_as_asked(
     in_a_minute = formatdate(time.time() + 60, usegmt=True)
     fake_hub.heads = [fake.status(429, Retry_After="7")]
     fake_hub.gets = [
-        fake.status(429, Retry_After=in_a_minute), fake.status(429, Retry_After="soon")
-    ]  # fmt: skip
+        fake.status(429, Retry_After=in_a_minute),
+        fake.status(429, Retry_After="soon"),
+    ]
     code, out, _err = run(draft.body, hub_rig)
     assert code == 0
     assert waits[0] == 7.0

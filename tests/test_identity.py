@@ -47,8 +47,13 @@ def test_six_speed_prompts_and_three_of_2000_tokens(tiny: Rig) -> None:
     assert [len(text.rpartition("\n\n")[0]) for text in texts[6:]] == [2000] * 3
     assert all(cell.bodies[0]["cache_prompt"] is False for cell in cells)
     blocks = [(turn.name, arm.name) for turn, arm in identity.plan(tiny, Letters("")).blocks()]
-    assert blocks == [("greedy", "none"), ("greedy", "n=1"), ("greedy", "n=2"),
-                      ("greedy", "n=3"), ("control", "none")]  # fmt: skip
+    assert blocks == [
+        ("greedy", "none"),
+        ("greedy", "n=1"),
+        ("greedy", "n=2"),
+        ("greedy", "n=3"),
+        ("control", "none"),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["identity", "accuracy"])
@@ -87,9 +92,14 @@ def test_where_two_replies_part() -> None:
     assert identity_summary.compare(base, reply("A", " cat", " sat")) is None
     near = identity_summary.compare(base, reply("A", " dog", " sat"))
     assert near == {
-        "token": 1, "after": "A", "text": " cat", "other_text": " dog", "gap": 0.05,
-        "gap_is_lower_bound": False, "near_tie": True,
-    }  # fmt: skip
+        "token": 1,
+        "after": "A",
+        "text": " cat",
+        "other_text": " dog",
+        "gap": 0.05,
+        "gap_is_lower_bound": False,
+        "near_tie": True,
+    }
     end = identity_summary.compare(base, reply("A"))
     assert end is not None
     assert (end["other_text"], end["gap"], end["near_tie"]) == (None, 2.3, False)

@@ -71,8 +71,11 @@ def call(
     environment["PATH"] = f"{fake / 'bin'}:{environment['PATH']}"
     done = subprocess.run(
         [str(tree / "scripts" / "in_docker.sh"), *words(verb, run or name)],
-        cwd=tree / name, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tree / name,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     calls = fake / "calls"
     return done.returncode, done.stderr, calls.read_text().splitlines() if calls.is_file() else []
 
@@ -120,8 +123,10 @@ def test_builds_puts_both_engines_into_one_image(tree: Path, fake: Path) -> None
 def test_another_other_build_is_another_image(tree: Path, fake: Path) -> None:
     call(tree, fake, "builds", CPU_RIG, BUILDS_CMAKE_EXTRA="-DGGML_CPU_REPACK=OFF")
     call(tree, fake, "builds", CPU_RIG, BUILDS_CMAKE_EXTRA="-DGGML_NATIVE=OFF")
-    tags = [line.split("--tag ")[1].split()[0] for line in of(
-        (fake / "calls").read_text().splitlines(), "buildx build")]  # fmt: skip
+    tags = [
+        line.split("--tag ")[1].split()[0]
+        for line in of((fake / "calls").read_text().splitlines(), "buildx build")
+    ]
     first, own, both, second, own_again, both_again = tags
     assert own == own_again
     assert len({first, second, own, both, both_again}) == 5

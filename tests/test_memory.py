@@ -27,10 +27,24 @@ LAYOUTS = {
 
 
 # What sets the sizes of Gemma 4 apart, on a small shape.
-LIKE_E4B = {"layers": 12, "full_every": 6, "kv_shared_layers": 6, "heads": 4, "kv_heads": 2,
-            "drafter_layers": 4, "drafter_heads": 4}  # fmt: skip
-LARGE = {**LIKE_E4B, "kv_shared_layers": 0, "kv_heads": 4, "full_kv_heads": 2,
-         "keys_are_values": True, "window": 1024, "per_layer_embedding": 0}  # fmt: skip
+LIKE_E4B = {
+    "layers": 12,
+    "full_every": 6,
+    "kv_shared_layers": 6,
+    "heads": 4,
+    "kv_heads": 2,
+    "drafter_layers": 4,
+    "drafter_heads": 4,
+}
+LARGE = {
+    **LIKE_E4B,
+    "kv_shared_layers": 0,
+    "kv_heads": 4,
+    "full_kv_heads": 2,
+    "keys_are_values": True,
+    "window": 1024,
+    "per_layer_embedding": 0,
+}
 KINDS: dict[str, dict[str, int]] = {
     "like E4B": LIKE_E4B,
     "like 31B": LARGE,
@@ -71,11 +85,14 @@ def test_kv_cache_of_the_tiny_pair_is_the_servers(
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("changes", [
-    {"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"},
-    {"FLASH_ATTN": "0", "CACHE_TYPE_K": "f32"},
-    {"UBATCH_SIZE": "128"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"},
+        {"FLASH_ATTN": "0", "CACHE_TYPE_K": "f32"},
+        {"UBATCH_SIZE": "128"},
+    ],
+)
 def test_kv_cache_of_other_settings(
     tiny: Rig, real_engine: Engine, tmp_path: Path, changes: dict[str, str]
 ) -> None:

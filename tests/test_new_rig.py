@@ -132,8 +132,10 @@ def test_its_settings_fit_and_its_readme_claims_nothing(made: Path, card: Card, 
     mine = rig.load(folder, {})
     loads = [(mine.ctx_size, mine.parallel or 4, mine.parallel is None)]
     loads += [(mine.longctx_ctx_size or 0, 1, False)] if mine.longctx_depths else []
-    for slots, ctx in ((mine.sweep_parallel, mine.sweep_ctx_size),
-                       (mine.longmixed_parallel, mine.longmixed_ctx_size)):  # fmt: skip
+    for slots, ctx in (
+        (mine.sweep_parallel, mine.sweep_ctx_size),
+        (mine.longmixed_parallel, mine.longmixed_ctx_size),
+    ):
         assert (slots is None) == (ctx is None)
         if slots and ctx:
             loads += [(ctx, slots, True), (ctx, slots, False)]
@@ -151,8 +153,10 @@ def test_what_is_known_of_the_files_and_what_is_not(made: Path) -> None:
         mine = rig.load(made / name_of(card, size), {})
         known = size.name in ("2b", "4b")
         assert [bool(value) for value in (mine.model_hf, mine.spec_draft_hf, mine.repack_hf)] == [
-            known, known, known,
-        ]  # fmt: skip
+            known,
+            known,
+            known,
+        ]
         text = (made / mine.name / "tpu.env").read_text()
         assert ("no repository is known" in text) == (not known)
 
@@ -376,11 +380,11 @@ def test_it_says_what_it_made(
         (["SIZE=7b", "GPU=L4"], "SIZE=7b"),
         (["SIZE=2b", "GPU=x; touch pwned"], "this card is not known"),
         (["SIZE=2b", "GPU=$$(touch pwned)"], "this card is not known"),
-        (["SIZE=2b\" ; touch pwned ; \"", "GPU=L4"], "sizes are"),
+        (['SIZE=2b" ; touch pwned ; "', "GPU=L4"], "sizes are"),
         (["SIZE=2b", "GPU=it's"], "this card is not known"),
         (["SIZE=2b"], "no NVIDIA card can be used on this host"),
     ],
-)  # fmt: skip
+)
 def test_make_new_rig_passes_hostile_words_whole(
     tree: Path, settings: list[str], text: str
 ) -> None:

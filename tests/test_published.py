@@ -31,8 +31,12 @@ def test_which_rigs_have_published_figures() -> None:
 @pytest.mark.parametrize("name", QUOTED)
 def test_the_headline_figures(name: str) -> None:
     by_title = {figure["title"]: figure for figure in published.load(ROOT / name)}
-    titles = ["no drafter", "speed-up at the best draft length", "best draft length",
-              "first draft setting repeated at the end, within"]  # fmt: skip
+    titles = [
+        "no drafter",
+        "speed-up at the best draft length",
+        "best draft length",
+        "first draft setting repeated at the end, within",
+    ]
     assert tuple(by_title[title]["value"] for title in titles) == TABLE[name]
     assert by_title["speed-up on GSM8K (1,319 questions)"]["value"] == GSM8K[name]
     assert (
@@ -78,11 +82,13 @@ def test_a_figure_belongs_to_a_kind_that_can_be_measured(name: str) -> None:
         ({"value": 0.012, "unit": "share"}, "0.012"),
         ({"range": [0.43, 0.5], "unit": "share"}, "0.43 to 0.50"),
         ({"range": [72, 84], "unit": "MiB"}, "72 to 84 MiB"),
-        ({"value": 0.003, "unit": "share", "interval": [-0.0061, 0.0129]},
-         "0.0030 (95%: -0.0061 to 0.0129)"),
+        (
+            {"value": 0.003, "unit": "share", "interval": [-0.0061, 0.0129]},
+            "0.0030 (95%: -0.0061 to 0.0129)",
+        ),
         ({"statement": "the same"}, "the same"),
     ],
-)  # fmt: skip
+)
 def test_in_words(figure: dict[str, object], words: str) -> None:
     empty = dict.fromkeys(["value", "range", "interval", "statement", "unit"])
     assert published.in_words({**empty, **figure}) == words
@@ -95,13 +101,32 @@ def test_in_words(figure: dict[str, object], words: str) -> None:
         ({"source": None}, "source"),
         ({"figures": []}, "figures"),
         ({"figures": [{"title": "a", "what": "speed", "quantity": "b"}]}, "figures/0"),
-        ({"figures": [{"title": "a", "what": "speed", "quantity": "b", "value": "fast",
-                       "unit": "x"}]}, "figures/0/value"),
-        ({"figures": [{"title": "a", "what": "speed", "quantity": "b", "value": 1, "unit": "x",
-                       "statement": "c"}]}, "figures/0"),
+        (
+            {
+                "figures": [
+                    {"title": "a", "what": "speed", "quantity": "b", "value": "fast", "unit": "x"}
+                ]
+            },
+            "figures/0/value",
+        ),
+        (
+            {
+                "figures": [
+                    {
+                        "title": "a",
+                        "what": "speed",
+                        "quantity": "b",
+                        "value": 1,
+                        "unit": "x",
+                        "statement": "c",
+                    }
+                ]
+            },
+            "figures/0",
+        ),
         ({"conditions": {"card": "RTX 3050"}}, "conditions"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_named(tmp_path: Path, change: dict[str, object], said: str) -> None:
     known = yaml.safe_load((ROOT / QUOTED[0] / published.FILE).read_text())
     path = tmp_path / published.FILE

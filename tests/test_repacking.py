@@ -61,8 +61,10 @@ def test_three_files_with_the_names_that_formats_expects(
     made = make()
     models = tmp_path / "models"
     assert {file.path for file in made} == {
-        models / "small-q8_0.gguf", models / NAME, models / "small-bf16.gguf"
-    }  # fmt: skip
+        models / "small-q8_0.gguf",
+        models / NAME,
+        models / "small-bf16.gguf",
+    }
     for file in made:
         kinds = {t.type.name for t in open_gguf(file.path).tensors if len(t.shape) == 2}
         assert kinds == {file.kind.upper()}
@@ -105,9 +107,12 @@ def test_a_name_that_does_not_say_q4_0(make: Callable[..., list[Made]]) -> None:
 
 
 def test_the_whole_command(
-    tiny: Rig, snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tiny: Rig,
+    snapshot: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(checkpoints, "fetch", lambda *_: Snapshot(snapshot, "them/it", "abc"))
     monkeypatch.setattr(converter, "prepare", lambda *_: TOOL)
     monkeypatch.setenv("SPEC_DRAFT_MODEL", NAME)

@@ -20,8 +20,11 @@ def test_every_rig_loads_and_its_name_is_true(folder: Path) -> None:
 
 
 def test_the_rigs_asked_for_are_here() -> None:
-    wanted = {f"local-llamacpp-{card}-{size}-q4_0" for card in ("3050oem", "1650ti")
-              for size in ("2b", "4b")}  # fmt: skip
+    wanted = {
+        f"local-llamacpp-{card}-{size}-q4_0"
+        for card in ("3050oem", "1650ti")
+        for size in ("2b", "4b")
+    }
     assert wanted | {"local-llamacpp-cpu-tiny-q4_0", "local-llamacpp-cpu-270m-q4_k_m"} <= set(NAMES)
 
 

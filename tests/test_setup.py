@@ -21,9 +21,17 @@ from tests.tiny_wheel import script, wheel
 
 pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
 MODULES = (
-    "__init__", "atomic", "digest", "errors", "lock", "packages", "pip", "places", "tool_folder",
+    "__init__",
+    "atomic",
+    "digest",
+    "errors",
+    "lock",
+    "packages",
+    "pip",
+    "places",
+    "tool_folder",
     "uv",
-)  # fmt: skip
+)
 OWN = ("PIP_", "UV_", "MAKE", "BASE_PYTHON", "VIRTUAL_ENV")
 
 
@@ -75,9 +83,12 @@ class Project:
     def start(self, kind: str = "runtime", **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, str(self.root / "scripts" / "setup.py"), kind],
-            env={**self.environment, **environment}, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            env={**self.environment, **environment},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def set_up(self, kind: str = "runtime", **environment: str) -> tuple[int, str, str]:
         with self.start(kind, **environment) as process:
@@ -210,9 +221,11 @@ def test_an_old_python_gets_one_line() -> None:
         f"runpy.run_path({str(ROOT / 'scripts' / 'setup.py')!r}, run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", old], capture_output=True, text=True,
+        [sys.executable, "-c", old],
+        capture_output=True,
+        text=True,
         env={**os.environ, "BASE_PYTHON": "python3"},
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert done.stderr == (
         "Python 3.10 or newer is needed; name one: make setup BASE_PYTHON=python3.12\n"

@@ -176,8 +176,10 @@ def test_a_drafter_that_drafts_nothing_is_an_error(tiny: Rig, fake: Fake) -> Non
 def test_the_order_of_arms_rotates(tiny: Rig) -> None:
     plan = speed.plan(tiny)
     blocks = [(turn.name, arm.name) for turn, arm in plan.blocks()]
-    orders = [[arm for turn, arm in blocks if turn == name] for name in
-              ("greedy-1", "greedy-2", "greedy-3", "sampled-1", "drift")]  # fmt: skip
+    orders = [
+        [arm for turn, arm in blocks if turn == name]
+        for name in ("greedy-1", "greedy-2", "greedy-3", "sampled-1", "drift")
+    ]
     assert orders == [
         ["none", "n=1", "n=2", "n=3"],
         ["n=1", "n=2", "n=3", "none"],
@@ -186,8 +188,13 @@ def test_the_order_of_arms_rotates(tiny: Rig) -> None:
         ["none"],
     ]
     assert [cell.name for cell in plan.cells] == [
-        "code", "advice", "story", "explanation", "list", "summary"
-    ]  # fmt: skip
+        "code",
+        "advice",
+        "story",
+        "explanation",
+        "list",
+        "summary",
+    ]
     assert {cell.bodies[0]["max_tokens"] for cell in plan.cells} == {256}
     assert all(cell.bodies[0]["cache_prompt"] is False for cell in plan.cells)
 
@@ -196,9 +203,15 @@ def test_draft_types_become_arms(tiny: Rig) -> None:
     rig = tiny.variant({"SPEED_SPEC_TYPES": "draft-mtp,draft-mtp+ngram-mod,ngram-simple"})
     names = [arm.name for arm in arms.arms(rig)]
     assert names == [
-        "none", "draft-mtp n=1", "draft-mtp n=2", "draft-mtp n=3", "draft-mtp+ngram-mod n=1",
-        "draft-mtp+ngram-mod n=2", "draft-mtp+ngram-mod n=3", "ngram-simple",
-    ]  # fmt: skip
+        "none",
+        "draft-mtp n=1",
+        "draft-mtp n=2",
+        "draft-mtp n=3",
+        "draft-mtp+ngram-mod n=1",
+        "draft-mtp+ngram-mod n=2",
+        "draft-mtp+ngram-mod n=3",
+        "ngram-simple",
+    ]
 
 
 def test_without_a_drafter_there_is_nothing_to_compare(tiny: Rig) -> None:

@@ -48,8 +48,15 @@ def test_a_slow_machine_does_not_matter_when_both_arms_are_slow() -> None:
     assert up.verdict == "pays"
 
 
-@pytest.mark.parametrize(("ratios", "verdict"), [([1.2, 1.3, 1.25], "pays"),
-    ([0.8, 0.9, 0.85], "loses"), ([0.9, 1.2, 1.0], "even"), ([1.5], "unknown")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([1.2, 1.3, 1.25], "pays"),
+        ([0.8, 0.9, 0.85], "loses"),
+        ([0.9, 1.2, 1.0], "even"),
+        ([1.5], "unknown"),
+    ],
+)
 def test_verdicts(ratios: list[float], verdict: str) -> None:
     base = {(str(i), "1"): 10.0 for i in range(len(ratios))}
     arm = {(str(i), "1"): 10.0 * ratio for i, ratio in enumerate(ratios)}

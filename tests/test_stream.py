@@ -23,8 +23,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 ROLE = mock.event({"delta": {"role": "assistant", "content": None}})
 WORD = mock.event({"delta": {"content": " w\u00f6rd"}})
-END = mock.event({"delta": {}, "finish_reason": "stop"}, timings={"predicted_n": 3,
-      "predicted_per_second": 10.0})  # fmt: skip
+END = mock.event(
+    {"delta": {}, "finish_reason": "stop"}, timings={"predicted_n": 3, "predicted_per_second": 10.0}
+)
 DONE = b"data: [DONE]\n\n"
 LAST = b"0\r\n\r\n"
 
@@ -202,14 +203,18 @@ def test_a_clock_that_is_set_does_not_bend_times(monkeypatch: pytest.MonkeyPatch
         (CHUNKED + chunked(ROLE) + b"xyz\r\n", "connection lost: what came is not HTTP"),
         (CHUNKED + chunked(b'data: {"choices": [}\n\n') + LAST, "not JSON: '{\"choices\": [}'"),
         (CHUNKED + chunked(b"data: \xff\n\n") + LAST, "not JSON: '\ufffd'"),
-        (CHUNKED + chunked(WORD, b'data: {"error": {"message": "too long"}}\n\n') + LAST,
-         "server error: too long"),
+        (
+            CHUNKED + chunked(WORD, b'data: {"error": {"message": "too long"}}\n\n') + LAST,
+            "server error: too long",
+        ),
         (CHUNKED + chunked(WORD, DONE) + LAST, "the reply has no timings"),
-        (b"HTTP/1.1 503 Busy\r\nContent-Length: 16\r\n\r\n" + b'{"error": "busy"', "HTTP 503: "
-         '{"error": "busy"'),
+        (
+            b"HTTP/1.1 503 Busy\r\nContent-Length: 16\r\n\r\n" + b'{"error": "busy"',
+            'HTTP 503: {"error": "busy"',
+        ),
         (b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", "HTTP 400: "),
     ],
-)  # fmt: skip
+)
 def test_faults_have_reasons(data: bytes, error: str) -> None:
     reply = ask([(0, data)])
     assert reply.error is not None
@@ -285,8 +290,10 @@ async def naive(url: str, body: bytes) -> int:
     """A client as one writes it first: a wake-up and a parse for each line."""
     host, _, port = url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                 b"Content-Length: %d\r\n\r\n" % len(body) + body)  # fmt: skip
+    writer.write(
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
     reply = client.Reply()
     async for line in reader:
         if line.startswith(b"data: {"):

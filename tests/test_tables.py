@@ -32,12 +32,15 @@ def texts(path: Path) -> list[str]:
     """The strings of a file that are no docstrings."""
     tree = ast.parse(path.read_text())
     docs = {
-        id(node.value) for node in ast.walk(tree)
+        id(node.value)
+        for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }  # fmt: skip
-    return [node.value for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            and id(node) not in docs]  # fmt: skip
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+    ]
 
 
 def test_how_sure_an_interval_is_comes_from_one_place() -> None:

@@ -45,28 +45,31 @@ def measured(tiny: Rig, fake: Fake, tmp_path: Path) -> Path:
 
 def test_it_is_asked_scored_and_reported(measured: Path) -> None:
     questions = run.read_lines(measured, accuracy.QUESTIONS)
-    assert questions[-1] == {
-        "id": "spelling_kettle", "test": "spelling", "letters": "k-e-t-t-l-e"
-    }  # fmt: skip
+    assert questions[-1] == {"id": "spelling_kettle", "test": "spelling", "letters": "k-e-t-t-l-e"}
     asked = run.read_manifest(measured)["plan"]
     assert asked["inputs"]["spelling_sha256"] == spelling.SHA256
     assert asked["cells"]["spelling_kettle"]["requests"][0]["max_tokens"] == 64
-    own = [line for line in run.read_lines(measured, scores.SCORES_FILE)
-           if line["question"] == "spelling_harbour"]  # fmt: skip
+    own = [
+        line
+        for line in run.read_lines(measured, scores.SCORES_FILE)
+        if line["question"] == "spelling_harbour"
+    ]
     assert {line["arm"]: line["right"] for line in own} == {
         "none": {"exact": True, "any_case": True},
         "n=2": {"exact": False, "any_case": True},
     }
-    (row,) = [line for line in run.read_lines(measured, scores.CHANGED_FILE)
-              if line["test"] == "spelling"]  # fmt: skip
+    (row,) = [
+        line for line in run.read_lines(measured, scores.CHANGED_FILE) if line["test"] == "spelling"
+    ]
     assert (row["expected"], row["verdict_changed"]) == ("h-a-r-b-o-u-r", True)
     summary = json.loads((measured / report.SUMMARY).read_text())
     assert summary["published"] == {"gsm8k": False, "bfcl": False, "spelling": True}
     (own_figures,) = [one for one in summary["tests"] if one["test"] == "spelling"]
     assert own_figures["questions"] == 3
     assert {one["score"]: one["right"] for one in own_figures["scores"]} == {
-        "exact": [2, 1], "any_case": [2, 2]
-    }  # fmt: skip
+        "exact": [2, 1],
+        "any_case": [2, 2],
+    }
     text = (measured / report.REPORT).read_text()
     for part in (
         "| Spelling, exact    | 2 of 3 (66.7%) | 1 of 3 (33.3%) | -33.3",
@@ -77,8 +80,9 @@ def test_it_is_asked_scored_and_reported(measured: Path) -> None:
         assert part in text
     rows = kinds.of("accuracy").figures(summary, run.read_manifest(measured))
     assert [row["note"] for row in rows if row["place"] == "SPELLING, exact"][:2] == [
-        "2 of 3", "1 of 3"
-    ]  # fmt: skip
+        "2 of 3",
+        "1 of 3",
+    ]
     test_accuracy.rescored_alike(measured)
 
 

@@ -126,8 +126,9 @@ def test_the_final_interval_alone_keeps_false_alarms_below_5_percent() -> None:
     rounds = tune.confirm_rounds(of)
     for seed in range(runs):
         world = World(of, flat, Noise(trial=0.02, start=0.02), seed)
-        lines = [line for turn in rounds for arm in (current, other)
-                 for line in world.trials(turn, arm)]  # fmt: skip
+        lines = [
+            line for turn in rounds for arm in (current, other) for line in world.trials(turn, arm)
+        ]
         journal = tune.Journal(lines)
         up = tune.by_round(journal.of(current, rounds), journal.of(other, rounds))
         assert up.low is not None
@@ -214,8 +215,9 @@ def test_an_arm_that_may_be_the_best_stays() -> None:
     assert list(stage.dropped) == ["none"]
     assert stage.best is None
     assert [(turn.name, arm.name) for turn, arm in course.todo] == [
-        ("draft-2", "n=1"), ("draft-2", "n=2")  # the order rotates
-    ]  # fmt: skip
+        ("draft-2", "n=1"),
+        ("draft-2", "n=2"),  # the order rotates
+    ]
     assert not {cell for turn, _ in course.todo for cell in turn.only or ()} & set(
         tune.replay(space(), []).todo[0][0].only or ()
     )
@@ -266,9 +268,12 @@ def test_a_winner_that_fails_when_confirmed_is_not_recommended() -> None:
     assert course.winner is not None
     lines = [
         *[one for one in world.lines if not one["round"].startswith("confirm")],
-        *failed([one for one in world.lines if one["round"].startswith("confirm")],
-                course.winner.name, "died"),
-    ]  # fmt: skip
+        *failed(
+            [one for one in world.lines if one["round"].startswith("confirm")],
+            course.winner.name,
+            "died",
+        ),
+    ]
     course = tune.replay(of, lines)
     assert (course.failed, course.recommended) == ("died", False)
 
@@ -288,8 +293,12 @@ def test_levers_stand_on_the_best_so_far() -> None:
     assert [arm.name for arm in draft.arms] == ["n=1", "none", "n=2", "n=3", "n=4"]
     assert [arm.name for arm in types.arms] == ["n=2", "n=2+ngram-mod"]
     assert [arm.name for arm in p_min.arms] == [
-        "n=2", "n=2 p-min=0.5", "n=4 p-min=0.5", "n=2 p-min=0.75", "n=4 p-min=0.75"
-    ]  # fmt: skip
+        "n=2",
+        "n=2 p-min=0.5",
+        "n=4 p-min=0.5",
+        "n=2 p-min=0.75",
+        "n=4 p-min=0.75",
+    ]
     assert course.winner is not None
     assert course.winner.changes == {"SPEC_DRAFT_N_MAX": "4", "SPEC_DRAFT_P_MIN": "0.5"}
     assert [arm.name for arm in course.confirming] == ["n=1", "n=4 p-min=0.5", "none"]
@@ -298,8 +307,10 @@ def test_levers_stand_on_the_best_so_far() -> None:
 def test_levers_that_need_a_drafter_are_skipped_without_one() -> None:
     course = World(space(), loses, Noise(trial=0.01), 1).tuned()
     assert [stage.skipped for stage in course.stages] == [
-        None, "nothing to try on top of none", "nothing to try on top of none"
-    ]  # fmt: skip
+        None,
+        "nothing to try on top of none",
+        "nothing to try on top of none",
+    ]
     assert course.winner == Arm("none", {"SPEC_TYPE": ""})
 
 

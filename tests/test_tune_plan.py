@@ -150,8 +150,11 @@ def options(of: Rig) -> dict[str, list[dict[str, str]]]:
 def test_levers_by_rig_and_workload(tiny: Rig) -> None:
     assert list(options(tiny)) == ["draft", "types", "p-min"]
     assert list(options(tiny.variant({"TUNE_FOR": "documents"}))) == [
-        "draft", "types", "p-min", "batch"
-    ]  # fmt: skip
+        "draft",
+        "types",
+        "p-min",
+        "batch",
+    ]
     assert list(options(tiny.variant({"TUNE_FOR": "many"})))[-1] == "kv-layout"
     for name in ("chat", "documents", "many"):
         assert "kv-type" not in options(tiny.variant({"TUNE_FOR": name}))
@@ -183,8 +186,12 @@ def test_an_n_gram_rig_is_tuned_by_its_types() -> None:
     loaded = rig.load(ROOT / "local-llamacpp-cpu-270m-q4_k_m", environ={})
     plan = tune_plan.plan(tune_plan.base(loaded))
     assert [arm.name for _, arm in plan.blocks()] == [
-        "ngram-mod", "none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"
-    ]  # fmt: skip
+        "ngram-mod",
+        "none",
+        "ngram-simple",
+        "ngram-map-k",
+        "ngram-map-k4v",
+    ]
     assert list(tune_plan.levers(loaded)) == ["draft", "types"]
 
 
@@ -208,9 +215,12 @@ def test_slots_that_do_not_fit_are_refused(tiny: Rig) -> None:
 def test_the_levers_are_flags_only_when_set(tiny: Rig) -> None:
     plain = serve.command(tiny, "s")
     assert not {"--spec-draft-p-min", "-b", "-ub"} & set(plain)
-    line = " ".join(serve.command(
-        tiny.variant({"SPEC_DRAFT_P_MIN": "0.5", "BATCH_SIZE": "1024", "UBATCH_SIZE": "256"}), "s"
-    ))  # fmt: skip
+    line = " ".join(
+        serve.command(
+            tiny.variant({"SPEC_DRAFT_P_MIN": "0.5", "BATCH_SIZE": "1024", "UBATCH_SIZE": "256"}),
+            "s",
+        )
+    )
     assert "--spec-draft-p-min 0.5" in line
     assert "-b 1024 -ub 256" in line
     with pytest.raises(RigError, match="one share between 0 and 1"):

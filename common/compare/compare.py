@@ -67,8 +67,10 @@ def _no_twins(runs: Sequence[Evidence]) -> None:
     seen: dict[str, Path] = {}
     for one in runs:
         if one.digest in seen:
-            raise RigError(f"{one.folder} holds the same samples as {seen[one.digest]}: it is the "
-                           "same run; leave one of them out")  # fmt: skip
+            raise RigError(
+                f"{one.folder} holds the same samples as {seen[one.digest]}: it is the "
+                "same run; leave one of them out"
+            )
         seen[one.digest] = one.folder
 
 
@@ -177,12 +179,15 @@ def _beside(
 
 def _pair(a: Evidence, b: Evidence, name_a: str, name_b: str) -> dict[str, Any]:
     differs = conditions.between(a.manifest, b.manifest)
-    changed = [f"{name}: {one.changed}" for one, name in ((a, name_a), (b, name_b))
-               if one.changed]  # fmt: skip
+    changed = [f"{name}: {one.changed}" for one, name in ((a, name_a), (b, name_b)) if one.changed]
     refused = changed + differs.refuse
     same = conditions.hardware(a.manifest) == conditions.hardware(b.manifest)
-    drifts = [f"{label} in the {side}" for one, side in ((a, "first"), (b, "second"))
-              for label in one.labels() if label.startswith("drift")]  # fmt: skip
+    drifts = [
+        f"{label} in the {side}"
+        for one, side in ((a, "first"), (b, "second"))
+        for label in one.labels()
+        if label.startswith("drift")
+    ]
     return {
         "what": a.what,
         "first": name_a,
@@ -213,8 +218,10 @@ def _ratios(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
             rows.append(_ratio("tokens_per_second", arm, place, up, []))
             if arm == base:
                 continue
-            gains = [_gain(own.get(place, {}), speeds[place])
-                     for own, speeds in ((base_theirs, theirs), (base_ours, ours))]  # fmt: skip
+            gains = [
+                _gain(own.get(place, {}), speeds[place])
+                for own, speeds in ((base_theirs, theirs), (base_ours, ours))
+            ]
             if gains[0].keys() & gains[1].keys():
                 up = stats.speed_up(*gains)
                 rows.append(_ratio("speed_up", arm, place, up, []))
@@ -251,20 +258,29 @@ def _answer(found: dict[str, Any]) -> list[str]:
     rigs, hosts = {one["rig"] for one in runs}, {one["hardware"] for one in runs}
     cards = {one["hardware"] for one in runs if one["card"]}
     count = f"{len(cards)} of it with a card" if cards else "none of it a card"
-    said = [f"{_many(len(runs), 'finished run')} of {_many(len(rigs), 'rig')}, measured on "
-            f"{_many(len(hosts), 'kind')} of hardware, {count}."]  # fmt: skip
+    said = [
+        f"{_many(len(runs), 'finished run')} of {_many(len(rigs), 'rig')}, measured on "
+        f"{_many(len(hosts), 'kind')} of hardware, {count}."
+    ]
     said += _speeds(runs)
     if any(evidence.KNOWN_ANSWER in one["labels"] for one in runs):
-        said.append("The known-answer pair's runs check the measuring; their speeds are in the "
-                    "tables and say nothing about Gemma.")  # fmt: skip
+        said.append(
+            "The known-answer pair's runs check the measuring; their speeds are in the "
+            "tables and say nothing about Gemma."
+        )
     ratios = [said_of for pair in found["pairs"] if (said_of := _ratio_in_words(pair))]
-    said += ratios or ["No two of these runs are equal in all but the hardware, so no ratio "
-                       "between cards is given."]  # fmt: skip
+    said += ratios or [
+        "No two of these runs are equal in all but the hardware, so no ratio "
+        "between cards is given."
+    ]
     quoted = {row["rig"] for row in found["published"]}
     beside = {row["rig"] for row in found["published"] if row["beside"]}
     if quoted:
-        alone = f"of {len(beside)} there is a measured figure too" if beside else \
-            "none of them has been measured here"  # fmt: skip
+        alone = (
+            f"of {len(beside)} there is a measured figure too"
+            if beside
+            else "none of them has been measured here"
+        )
         said.append(f"Published figures are quoted for {_many(len(quoted), 'rig')}; {alone}.")
     return said
 
@@ -291,10 +307,15 @@ def _ratio_in_words(pair: dict[str, Any]) -> str | None:
     if pair["between"] != "hardware" or best is None:
         return None
     where = f"{best['arm']}{', ' if best['place'] else ''}{best['place']}"
-    interval = "no interval" if best["low"] is None else \
-        f"{LEVEL}: {best['low']:.3f} to {best['high']:.3f}"  # fmt: skip
-    return (f"{pair['first']} runs at {best['ratio']:.3f} times the speed of {pair['second']} "
-            f"({where}; {interval}).")  # fmt: skip
+    interval = (
+        "no interval"
+        if best["low"] is None
+        else f"{LEVEL}: {best['low']:.3f} to {best['high']:.3f}"
+    )
+    return (
+        f"{pair['first']} runs at {best['ratio']:.3f} times the speed of {pair['second']} "
+        f"({where}; {interval})."
+    )
 
 
 def _many(count: int, noun: str) -> str:

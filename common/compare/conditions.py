@@ -68,8 +68,11 @@ def between(a: Manifest, b: Manifest) -> Differences:
     _settings(found.refuse, ours, theirs)
     for manifest, side in ((a, "first"), (b, "second")):
         if manifest["harness"]["dirty"] is not False:
-            known = "was measured with changed code" if manifest["harness"]["dirty"] else \
-                "does not say which code measured it"  # fmt: skip
+            known = (
+                "was measured with changed code"
+                if manifest["harness"]["dirty"]
+                else "does not say which code measured it"
+            )
             found.refuse.append(f"the {side} {known}")
     _labels(found.label, a, b)
     return found
@@ -136,9 +139,11 @@ def arm_settings(manifest: Manifest, arm: str) -> dict[str, str]:
     """What one arm served with, of drafting and of what arms change; files are left out."""
     changes = manifest["plan"]["arms"][arm]
     settings = {**manifest["settings"], **changes}
-    kept = {key: value for key, value in settings.items()
-            if value != "" and (key.startswith("SPEC_") or key in changes)
-            and key not in DRAFTER_FILE}  # fmt: skip
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if value != "" and (key.startswith("SPEC_") or key in changes) and key not in DRAFTER_FILE
+    }
     if not kept.get("SPEC_TYPE"):
         return {key: value for key, value in kept.items() if not key.startswith("SPEC_")}
     return kept

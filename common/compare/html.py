@@ -93,8 +93,12 @@ def _emphasis(text: str) -> str:
 
 
 def _figures(title: str, found: Mapping[str, Any]) -> list[str]:
-    make = {"Speed": _speed, "Long context": _longctx, "Many requests at once": _sweep,
-            "Ratios": _ratios}.get(title)  # fmt: skip
+    make = {
+        "Speed": _speed,
+        "Long context": _longctx,
+        "Many requests at once": _sweep,
+        "Ratios": _ratios,
+    }.get(title)
     return make(found) if make else []
 
 
@@ -136,8 +140,11 @@ def _speed(found: Mapping[str, Any]) -> list[str]:
         if base:
             speeds.append((name, Point(base["value"]), f"{base['value']:.1f}"))
     for rig in dict.fromkeys(row["rig"] for row in found["published"]):
-        own = {row["quantity"]: row for row in found["published"]
-               if row["rig"] == rig and row["what"] == "speed"}  # fmt: skip
+        own = {
+            row["quantity"]: row
+            for row in found["published"]
+            if row["rig"] == rig and row["what"] == "speed"
+        }
         label = f"{short(rig)}, published"
         for quantity, rows in (("speed_up", ups), ("tokens_per_second", speeds)):
             if quantity in own and own[quantity]["value"] is not None:
@@ -187,12 +194,16 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
 
 def _ratios(found: Mapping[str, Any]) -> list[str]:
     rows = [
-        (f"{_name(found, pair['first'])} / {_name(found, pair['second'])}, {row['arm']}",
-         Point(row["ratio"], row["low"], row["high"]), f"{row['ratio']:.2f}x")
-        for pair in found["pairs"] if pair["between"] == "hardware"
+        (
+            f"{_name(found, pair['first'])} / {_name(found, pair['second'])}, {row['arm']}",
+            Point(row["ratio"], row["low"], row["high"]),
+            f"{row['ratio']:.2f}x",
+        )
+        for pair in found["pairs"]
+        if pair["between"] == "hardware"
         for row in pair["ratios"]
         if row["quantity"] == "tokens_per_second" and row["ratio"] and not row["place"]
-    ]  # fmt: skip
+    ]
     if not rows:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"

@@ -92,18 +92,31 @@ def _best(places: list[Place]) -> list[Place]:
 
 def _text(rig: Rig, places: list[Place], runs: list[Path]) -> str:
     rows = [
-        [f"{p.depth:,}", str(p.at_once), p.arm, page.ratio(p.up), page.interval(p.up),
-         p.up["verdict"], p.run]
+        [
+            f"{p.depth:,}",
+            str(p.at_once),
+            p.arm,
+            page.ratio(p.up),
+            page.interval(p.up),
+            p.up["verdict"],
+            p.run,
+        ]
         for p in places
-    ]  # fmt: skip
+    ]
     head = ["tokens in", "at once", "arm", "speed-up", page.LEVEL, "verdict", "run"]
     links = "\n".join(f"- [{folder.name}](runs/{folder.name}/REPORT.md)" for folder in runs)
-    return "\n\n".join([
-        f"# Where the drafter pays: {rig.name}",
-        f"![Speed-up by tokens in and requests at once]({FIGURE})",
-        "Per place the best arm that was measured. Everything between the places is not measured. "
-        "For batches, *tokens in* is the mean of their prompts' lengths.",
-        page.table(head, rows),
-        "Made from the last finished run of each kind:",
-        links,
-    ]) + "\n"  # fmt: skip
+    return (
+        "\n\n".join(
+            [
+                f"# Where the drafter pays: {rig.name}",
+                f"![Speed-up by tokens in and requests at once]({FIGURE})",
+                "Per place the best arm that was measured. Everything "
+                "between the places is not measured. ",
+                "For batches, *tokens in* is the mean of their prompts' lengths.",
+                page.table(head, rows),
+                "Made from the last finished run of each kind:",
+                links,
+            ]
+        )
+        + "\n"
+    )

@@ -12,8 +12,24 @@ from common.measure import page
 
 MARKDOWN, CSV, HTML = "COMPARE.md", "compare.csv", "compare.html"
 TITLE = "Rigs compared"
-COLUMNS = ("source", "rig", "run", "over", "what", "quantity", "arm", "place", "unit", "value",
-           "low", "high", "bounds", "verdict", "note", "labels")  # fmt: skip
+COLUMNS = (
+    "source",
+    "rig",
+    "run",
+    "over",
+    "what",
+    "quantity",
+    "arm",
+    "place",
+    "unit",
+    "value",
+    "low",
+    "high",
+    "bounds",
+    "verdict",
+    "note",
+    "labels",
+)
 
 
 def write(found: Mapping[str, Any], out: Path) -> list[Path]:
@@ -32,8 +48,10 @@ def markdown(found: Mapping[str, Any]) -> str:
         for one in section.tables:
             rows = [list(row) for row in one.rows]
             pieces += [f"{one.caption}:", page.table(list(one.head), rows)]
-    pieces.append("The same as one page with figures: compare.html; every figure, one a row: "
-                  "compare.csv. Made by `make compare`.")  # fmt: skip
+    pieces.append(
+        "The same as one page with figures: compare.html; every figure, one a row: "
+        "compare.csv. Made by `make compare`."
+    )
     return "\n\n".join(pieces) + "\n"
 
 
@@ -50,29 +68,49 @@ def table(found: Mapping[str, Any]) -> str:
         note = "; ".join(
             part for part in (row["title"], row["statement"], row["conditions"]) if part
         )
-        writer.writerow(_row("published", row, low=low, high=high, note=note,
-                             bounds="range" if row["range"] else page.LEVEL))  # fmt: skip
+        writer.writerow(
+            _row(
+                "published",
+                row,
+                low=low,
+                high=high,
+                note=note,
+                bounds="range" if row["range"] else page.LEVEL,
+            )
+        )
         beside = row["beside"]
         if beside:
             known = {**row, **(beside["ratio"] or {}), "unit": "x", "run": beside["run"]}
-            writer.writerow(_row(
-                "measured/published", known, over=row["source"], arm=beside["arm"],
-                bounds=page.LEVEL, value=beside["ratio"]["ratio"] if beside["ratio"] else None,
-                low=known.get("low"), high=known.get("high"),
-                note="; ".join(beside["refused"] or beside["labels"]),
-                verdict="refused" if beside["refused"] else None,
-            ))  # fmt: skip
+            writer.writerow(
+                _row(
+                    "measured/published",
+                    known,
+                    over=row["source"],
+                    arm=beside["arm"],
+                    bounds=page.LEVEL,
+                    value=beside["ratio"]["ratio"] if beside["ratio"] else None,
+                    low=known.get("low"),
+                    high=known.get("high"),
+                    note="; ".join(beside["refused"] or beside["labels"]),
+                    verdict="refused" if beside["refused"] else None,
+                )
+            )
     for pair in found["pairs"]:
         head = {"run": pair["first"], "over": pair["second"], "what": pair["what"], "unit": "x"}
         if pair["refused"]:
-            writer.writerow(_row("ratio", head, verdict="refused",
-                                 note="; ".join(pair["refused"])))  # fmt: skip
+            writer.writerow(_row("ratio", head, verdict="refused", note="; ".join(pair["refused"])))
         for row in pair["ratios"]:
-            writer.writerow(_row(
-                "ratio", {**row, **head}, value=row["ratio"], bounds=page.LEVEL,
-                verdict="refused" if row["refused"] else None,
-                note="; ".join(row["refused"]), labels="; ".join(pair["labels"]),
-            ))  # fmt: skip
+            writer.writerow(
+                _row(
+                    "ratio",
+                    {**row, **head},
+                    value=row["ratio"],
+                    bounds=page.LEVEL,
+                    verdict="refused" if row["refused"] else None,
+                    note="; ".join(row["refused"]),
+                    labels="; ".join(pair["labels"]),
+                )
+            )
     return text.getvalue()
 
 

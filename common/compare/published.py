@@ -46,8 +46,19 @@ def load(folder: Path) -> list[dict[str, Any]]:
 
 def _whole(figure: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """One figure with every key, absent ones None."""
-    keys = ("title", "what", "quantity", "arm", "place", "value", "range", "interval", "statement",
-            "unit", "note")  # fmt: skip
+    keys = (
+        "title",
+        "what",
+        "quantity",
+        "arm",
+        "place",
+        "value",
+        "range",
+        "interval",
+        "statement",
+        "unit",
+        "note",
+    )
     conditions = {**found["conditions"], **figure.get("conditions", {})}
     return {
         **{key: figure.get(key) for key in keys},

@@ -78,8 +78,11 @@ class Evidence:
             found.append(QUICK)
         harness = self.manifest["harness"]
         if harness["dirty"] is not False:
-            found.append("measured with changed code" if harness["dirty"] else
-                         "the code that measured is not known")  # fmt: skip
+            found.append(
+                "measured with changed code"
+                if harness["dirty"]
+                else "the code that measured is not known"
+            )
         settings = self.manifest.get("settings") or {}
         if self.what == "cost":
             found.append("random weights, acceptance set by hand")
@@ -97,8 +100,11 @@ class Evidence:
         return found
 
 
-FLAGS = {"throttled": "trials while the card was throttled", "failed_attempts": "failed attempts",
-         "failed": "failed questions"}  # fmt: skip
+FLAGS = {
+    "throttled": "trials while the card was throttled",
+    "failed_attempts": "failed attempts",
+    "failed": "failed questions",
+}
 
 
 def read(folder: Path) -> Evidence:
@@ -106,8 +112,10 @@ def read(folder: Path) -> Evidence:
     manifest = run.read_manifest(folder)
     what = manifest.get("what")
     if what not in kinds.NAMES:
-        raise RigError(f"{folder} is a run of kind {what!r}, which this version does not know; "
-                       "update this project, or leave the run out")  # fmt: skip
+        raise RigError(
+            f"{folder} is a run of kind {what!r}, which this version does not know; "
+            "update this project, or leave the run out"
+        )
     if not manifest.get("ended"):
         raise RigError(f"{folder} is unfinished; continue it with RESUME=1, or leave it out")
     told = _summary(folder, str(what))
@@ -119,9 +127,10 @@ def read(folder: Path) -> Evidence:
         conditions.hardware(manifest)
         found.labels()
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise RigError(f"{folder}: manifest and journal do not fit together "
-                       f"({type(error).__name__}: {error}); bring the whole folder again")\
-            from None  # fmt: skip
+        raise RigError(
+            f"{folder}: manifest and journal do not fit together "
+            f"({type(error).__name__}: {error}); bring the whole folder again"
+        ) from None
     return found
 
 
@@ -130,12 +139,15 @@ def _summary(folder: Path, what: str) -> dict[str, Any]:
     try:
         told = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise RigError(f"{path} cannot be read: {error}; make it again: make report RUN={folder}") \
-            from None  # fmt: skip
+        raise RigError(
+            f"{path} cannot be read: {error}; make it again: make report RUN={folder}"
+        ) from None
     version = told.get("schema")
     if version != kinds.of(what).schema_version:
-        raise RigError(f"{path} is of version {version!r}, which this version of the project does "
-                       "not know; update it, or leave the run out")  # fmt: skip
+        raise RigError(
+            f"{path} is of version {version!r}, which this version of the project does "
+            "not know; update it, or leave the run out"
+        )
     try:
         kinds.of(what).check(told)
     except RigError as error:

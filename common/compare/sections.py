@@ -24,13 +24,18 @@ def sections(found: Found) -> list[Section]:
 
 
 def _others(found: Found) -> Section | None:
-    rows = [[short(run["run"]), run["what"], run["answer"], to_know(run)]
-            for run in found["runs"] if not kinds.of(run["what"]).section]  # fmt: skip
+    rows = [
+        [short(run["run"]), run["what"], run["answer"], to_know(run)]
+        for run in found["runs"]
+        if not kinds.of(run["what"]).section
+    ]
     if not rows:
         return None
-    return Section("Other runs", "Their reports say more; there is nothing to set side by side.",
-                   [Table("Runs of other kinds", ["run", "kind", "answer", "to know"],
-                          rows)])  # fmt: skip
+    return Section(
+        "Other runs",
+        "Their reports say more; there is nothing to set side by side.",
+        [Table("Runs of other kinds", ["run", "kind", "answer", "to know"], rows)],
+    )
 
 
 def _published(found: Found) -> Section | None:
@@ -40,10 +45,14 @@ def _published(found: Found) -> Section | None:
         own = [row for row in found["published"] if row["rig"] == rig]
         any_beside = any(row["beside"] for row in own)
         rows = [
-            [row["title"], row["words"], row["conditions"],
-             *([_beside(row["beside"]), _over(row["beside"])] if any_beside else [])]
+            [
+                row["title"],
+                row["words"],
+                row["conditions"],
+                *([_beside(row["beside"]), _over(row["beside"])] if any_beside else []),
+            ]
             for row in own
-        ]  # fmt: skip
+        ]
         head = ["figure", "published", "published under"]
         if any_beside:
             head += ["measured here", "measured / published"]
@@ -52,9 +61,11 @@ def _published(found: Found) -> Section | None:
     if not tables:
         return None
     source = "; ".join(dict.fromkeys(row["source"] for row in found["published"]))
-    text = (f"Quoted, not measured here: {source}. A ratio stands only where card, engine, "
-            "settings and draft length are equal and the figure does not depend on prompts of the "
-            "study's own.")  # fmt: skip
+    text = (
+        f"Quoted, not measured here: {source}. A ratio stands only where card, engine, "
+        "settings and draft length are equal and the figure does not depend on prompts of the "
+        "study's own."
+    )
     return Section("Published beside measured", text, tables)
 
 
@@ -84,24 +95,45 @@ def _over(beside: Row | None) -> str:
 
 def _ratios(found: Found) -> Section | None:
     tables = []
-    for between, caption in (("hardware", "Speed of one hardware over another's"),
-                             ("repeats", "The same, measured twice")):  # fmt: skip
+    for between, caption in (
+        ("hardware", "Speed of one hardware over another's"),
+        ("repeats", "The same, measured twice"),
+    ):
         rows = [
-            [short(pair["first"]), short(pair["second"]), row["arm"], row["place"],
-             QUANTITIES[row["quantity"]],
-             "refused: " + "; ".join(row["refused"]) if row["refused"] else f"{row['ratio']:.3f}",
-             "" if row["refused"] else bounds(row), "; ".join(pair["labels"])]
-            for pair in found["pairs"] if pair["between"] == between
+            [
+                short(pair["first"]),
+                short(pair["second"]),
+                row["arm"],
+                row["place"],
+                QUANTITIES[row["quantity"]],
+                "refused: " + "; ".join(row["refused"])
+                if row["refused"]
+                else f"{row['ratio']:.3f}",
+                "" if row["refused"] else bounds(row),
+                "; ".join(pair["labels"]),
+            ]
+            for pair in found["pairs"]
+            if pair["between"] == between
             for row in pair["ratios"]
-        ]  # fmt: skip
+        ]
         if rows:
-            head = ["first", "second", "arm", "where", "of what", "first / second", LEVEL,
-                    "also different"]  # fmt: skip
+            head = [
+                "first",
+                "second",
+                "arm",
+                "where",
+                "of what",
+                "first / second",
+                LEVEL,
+                "also different",
+            ]
             tables.append(Table(caption, head, rows))
     if not tables:
         return None
-    text = ("Paired cell by cell and round by round. *Gain* is the speed-up over no drafter: above "
-            "1, the first has more of it.")  # fmt: skip
+    text = (
+        "Paired cell by cell and round by round. *Gain* is the speed-up over no drafter: above "
+        "1, the first has more of it."
+    )
     return Section("Ratios", text, tables)
 
 
@@ -109,25 +141,50 @@ QUANTITIES = {"tokens_per_second": "speed", "speed_up": "gain"}
 
 
 def _refused(found: Found) -> Section | None:
-    rows = [[pair["what"], short(pair["first"]), short(pair["second"]), "; ".join(pair["refused"])]
-            for pair in found["pairs"] if pair["refused"]]  # fmt: skip
+    rows = [
+        [pair["what"], short(pair["first"]), short(pair["second"]), "; ".join(pair["refused"])]
+        for pair in found["pairs"]
+        if pair["refused"]
+    ]
     if not rows:
         return None
-    return Section("Not compared", "Runs of one kind whose ratio would mean nothing, and why.",
-                   [Table("Refused comparisons", ["kind", "first", "second", "what differs"],
-                          rows)])  # fmt: skip
+    return Section(
+        "Not compared",
+        "Runs of one kind whose ratio would mean nothing, and why.",
+        [Table("Refused comparisons", ["kind", "first", "second", "what differs"], rows)],
+    )
 
 
 def _runs(found: Found) -> Section:
     rows = [
-        [short(run["run"]), run["what"], run["started"][:10], run["hardware"],
-         run["engine"] or "none",
-         "; ".join(f"{role} {file['sha256'][:12]}" for role, file in run["files"].items()),
-         (run["prompts_sha256"] or "")[:12], (run["harness"] or "unknown")[:12], run["path"],
-         to_know(run)]
+        [
+            short(run["run"]),
+            run["what"],
+            run["started"][:10],
+            run["hardware"],
+            run["engine"] or "none",
+            "; ".join(f"{role} {file['sha256'][:12]}" for role, file in run["files"].items()),
+            (run["prompts_sha256"] or "")[:12],
+            (run["harness"] or "unknown")[:12],
+            run["path"],
+            to_know(run),
+        ]
         for run in found["runs"]
-    ]  # fmt: skip
-    head = ["run", "kind", "date", "hardware", "engine", "files (SHA-256)", "prompts (SHA-256)",
-            "harness commit", "folder", "to know"]  # fmt: skip
-    return Section("The runs", "Each folder holds the report and everything it was made from.",
-                   [Table("Runs compared", head, rows)])  # fmt: skip
+    ]
+    head = [
+        "run",
+        "kind",
+        "date",
+        "hardware",
+        "engine",
+        "files (SHA-256)",
+        "prompts (SHA-256)",
+        "harness commit",
+        "folder",
+        "to know",
+    ]
+    return Section(
+        "The runs",
+        "Each folder holds the report and everything it was made from.",
+        [Table("Runs compared", head, rows)],
+    )

@@ -77,9 +77,15 @@ def curves(
         parts.append(_text(x(step), bottom + 18, step, "tick", "middle"))
     parts.append(_text((left + WIDTH) / 2, bottom + 38, xlabel, "tick", "middle"))
     for index, (label, points) in enumerate(series.items()):
-        parts += _curve([(x(step), y(p.value)) for step, p in points],
-                        [(x(step), y(p.low), y(p.high)) for step, p in points
-                         if p.low is not None and p.high is not None], f"s{index % 6}")  # fmt: skip
+        parts += _curve(
+            [(x(step), y(p.value)) for step, p in points],
+            [
+                (x(step), y(p.low), y(p.high))
+                for step, p in points
+                if p.low is not None and p.high is not None
+            ],
+            f"s{index % 6}",
+        )
         at = bottom + 60 + 20 * index
         parts.append(_line(left, at - 4, left + 26, at - 4, f"curve s{index % 6}"))
         parts.append(_text(left + 34, at, label, "label"))

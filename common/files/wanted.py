@@ -82,14 +82,26 @@ class Wanted:
 def wanted(rig: Rig) -> list[Wanted]:
     """The model, then the drafter if the rig uses one."""
     files = [
-        Wanted("model", rig.model, rig.model_hf, rig.model_hf_revision, rig.model_package,
-               rig.model_sha256)
-    ]  # fmt: skip
+        Wanted(
+            "model",
+            rig.model,
+            rig.model_hf,
+            rig.model_hf_revision,
+            rig.model_package,
+            rig.model_sha256,
+        )
+    ]
     if rig.needs_drafter and rig.spec_draft_model:
         files.append(
-            Wanted("drafter", rig.spec_draft_model, rig.spec_draft_hf, rig.spec_draft_hf_revision,
-                   None, rig.spec_draft_sha256)
-        )  # fmt: skip
+            Wanted(
+                "drafter",
+                rig.spec_draft_model,
+                rig.spec_draft_hf,
+                rig.spec_draft_hf_revision,
+                None,
+                rig.spec_draft_sha256,
+            )
+        )
     return files
 
 

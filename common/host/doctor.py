@@ -99,11 +99,15 @@ def _docker(rig: Rig, runner: str) -> list[Check]:
             checks.append(ok("container toolkit", "the nvidia runtime is registered"))
         else:
             checks.append(
-                Check("container toolkit", state, "Docker has no nvidia runtime and no CDI device",
-                      "install nvidia-container-toolkit, then: "
-                      "sudo nvidia-ctk runtime configure --runtime=docker && "
-                      "sudo systemctl restart docker")
-            )  # fmt: skip
+                Check(
+                    "container toolkit",
+                    state,
+                    "Docker has no nvidia runtime and no CDI device",
+                    "install nvidia-container-toolkit, then: "
+                    "sudo nvidia-ctk runtime configure --runtime=docker && "
+                    "sudo systemctl restart docker",
+                )
+            )
     return checks
 
 
@@ -133,9 +137,13 @@ def _card(rig: Rig) -> list[Check]:
     ]
     if any(graphics for _pid, graphics in card.processes()):
         checks.append(
-            Check("desktop", "note", "a desktop session draws on this card and will disturb speeds",
-                  "measure from a text console, or over SSH with nobody logged in")
-        )  # fmt: skip
+            Check(
+                "desktop",
+                "note",
+                "a desktop session draws on this card and will disturb speeds",
+                "measure from a text console, or over SSH with nobody logged in",
+            )
+        )
     return checks
 
 

@@ -240,9 +240,7 @@ def note_start(folder: Path, rig: Rig, verb: str, quick: bool, resume: bool) -> 
     """Write job.json for the calling process."""
     me = psutil.Process()
     started = datetime.now().astimezone().isoformat(timespec="seconds")
-    record = Record(
-        verb, rig.name, rig.port, quick, resume, started, me.pid, me.create_time()
-    )  # fmt: skip
+    record = Record(verb, rig.name, rig.port, quick, resume, started, me.pid, me.create_time())
     _write(folder / RECORD, asdict(record))
 
 

@@ -19,10 +19,25 @@ FILE = ".mcp.json"
 SERVERS = "mcpServers"
 # A client starts servers with little of its environment, so what was set is written down. Not
 # HF_TOKEN: no token is ever written.
-PATHS = ("GEMMA_RIGS_CACHE", "XDG_CACHE_HOME", "MODELS_DIR", "LLAMA_SERVER", "LLAMA_SRC",
-         "CA_BUNDLE", "GSM8K_PATH", "BFCL_PATH")  # fmt: skip
-WORDS = ("HF_ENDPOINT", "DOCKER_HOST", "DOCKER_CONTEXT", "COMPOSE_PROJECT_NAME", "GPU_FLAGS",
-         "IMAGE", "CPU_BASE")  # fmt: skip
+PATHS = (
+    "GEMMA_RIGS_CACHE",
+    "XDG_CACHE_HOME",
+    "MODELS_DIR",
+    "LLAMA_SERVER",
+    "LLAMA_SRC",
+    "CA_BUNDLE",
+    "GSM8K_PATH",
+    "BFCL_PATH",
+)
+WORDS = (
+    "HF_ENDPOINT",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "COMPOSE_PROJECT_NAME",
+    "GPU_FLAGS",
+    "IMAGE",
+    "CPU_BASE",
+)
 
 
 def entry(rig: Rig, runner: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

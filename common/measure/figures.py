@@ -42,9 +42,14 @@ def speed_up(
                 axes.plot([up["low"], up["high"]], [row, row], color=color, linewidth=5, alpha=0.6)
             axes.plot(up["ratio"], row, "D", color=color, markersize=8)
             axes.annotate(
-                f"{up['ratio']:.2f}x", (up["ratio"], row), xytext=(0, 9),
-                textcoords="offset points", ha="center", color=color, fontweight="bold",
-            )  # fmt: skip
+                f"{up['ratio']:.2f}x",
+                (up["ratio"], row),
+                xytext=(0, 9),
+                textcoords="offset points",
+                ha="center",
+                color=color,
+                fontweight="bold",
+            )
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm["arm"] for arm in arms])
         axes.set_xlabel(xlabel)

@@ -22,15 +22,25 @@ def what_was_run(manifest: dict[str, Any]) -> str:
     commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
     rows = [
         ["engine", manifest["engine_title"]],
-        *[[role, f"{file['name']}, {file['size']:,} bytes, SHA-256 `{file['sha256']}`"]
-          for role, file in manifest["files"].items()],
-        ["card", f"{card['name']}, driver {card['driver']}, CUDA {card['cuda']}, "
-                 f"{card['memory_mib']} MiB, {card['power_limit_w']} W" if card else "none"],
-        ["host", f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
-                 f"Linux {host['kernel']}"],
+        *[
+            [role, f"{file['name']}, {file['size']:,} bytes, SHA-256 `{file['sha256']}`"]
+            for role, file in manifest["files"].items()
+        ],
+        [
+            "card",
+            f"{card['name']}, driver {card['driver']}, CUDA {card['cuda']}, "
+            f"{card['memory_mib']} MiB, {card['power_limit_w']} W"
+            if card
+            else "none",
+        ],
+        [
+            "host",
+            f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
+            f"Linux {host['kernel']}",
+        ],
         ["harness", f"commit {commit}"],
         ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
-    ]  # fmt: skip
+    ]
     arms = "\n".join(
         f"- {name}: " + (", ".join(f"`{k}={v}`" for k, v in changes.items()) or "the rig as it is")
         for name, changes in manifest["plan"]["arms"].items()
@@ -127,16 +137,24 @@ def known_answer(summary: dict[str, Any]) -> list[str]:
     rows = []
     for line in summary["known_answer"]:
         expected, own = line["expected"], line["measured"]
-        rows.append([
-            line["arm"],
-            f"{expected['accepted']} of {expected['drafted']}",
-            f"{own['accepted']} of {own['drafted']}" if own else "absent",
-            ", ".join(map(str, expected["accepted_per_pos"])),
-            ", ".join(map(str, own["accepted_per_pos"])) if own else "absent",
-            "yes" if line["equal"] else "NO",
-        ])  # fmt: skip
-    head = ["arm", "kept, expected", "kept, measured", "per position, expected",
-            "per position, measured", "equal"]  # fmt: skip
+        rows.append(
+            [
+                line["arm"],
+                f"{expected['accepted']} of {expected['drafted']}",
+                f"{own['accepted']} of {own['drafted']}" if own else "absent",
+                ", ".join(map(str, expected["accepted_per_pos"])),
+                ", ".join(map(str, own["accepted_per_pos"])) if own else "absent",
+                "yes" if line["equal"] else "NO",
+            ]
+        )
+    head = [
+        "arm",
+        "kept, expected",
+        "kept, measured",
+        "per position, expected",
+        "per position, measured",
+        "equal",
+    ]
     text = (
         "The pair's tokens follow a known chain, so what is kept can be worked out without a "
         "model. Every figure must be equal, not close."

@@ -20,8 +20,15 @@ def figure(
     if value is None:
         return None
     empty = {"low": None, "high": None, "verdict": None, "note": None}
-    return {"quantity": quantity, "arm": arm, "place": place, "unit": unit, "value": value,
-            **empty, **other}  # fmt: skip
+    return {
+        "quantity": quantity,
+        "arm": arm,
+        "place": place,
+        "unit": unit,
+        "value": value,
+        **empty,
+        **other,
+    }
 
 
 def speed_up(
@@ -29,8 +36,16 @@ def speed_up(
 ) -> Row | None:
     if up is None:
         return None
-    return figure(quantity, "x", arm, up["ratio"], place, low=up["low"], high=up["high"],
-                verdict=up["verdict"])  # fmt: skip
+    return figure(
+        quantity,
+        "x",
+        arm,
+        up["ratio"],
+        place,
+        low=up["low"],
+        high=up["high"],
+        verdict=up["verdict"],
+    )
 
 
 def kept_share(kept: Mapping[str, Any] | None, arm: str, place: str = "") -> Row | None:

@@ -117,12 +117,15 @@ def known(data: bytes, name: str, where: str) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
     except ValueError as error:
-        raise RigError(f"{where} is damaged ({error}); bring the whole folder again, or leave the "
-                       "run out") from None  # fmt: skip
+        raise RigError(
+            f"{where} is damaged ({error}); bring the whole folder again, or leave the run out"
+        ) from None
     version = found.get("version", 0)
     if name in VERSIONS and version not in range(VERSIONS[name] + 1):
-        raise RigError(f"{where} is of version {version!r}, which this version of the project does "
-                       "not know; update it") from None  # fmt: skip
+        raise RigError(
+            f"{where} is of version {version!r}, which this version of the project does "
+            "not know; update it"
+        ) from None
     return found
 
 

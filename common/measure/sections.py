@@ -34,8 +34,9 @@ def of(found: Found, *kinds: str) -> list[Row]:
 
 
 def figures(found: Found, run: Row, quantity: str) -> list[Row]:
-    return [row for row in found["figures"]
-            if row["run"] == run["run"] and row["quantity"] == quantity]  # fmt: skip
+    return [
+        row for row in found["figures"] if row["run"] == run["run"] and row["quantity"] == quantity
+    ]
 
 
 def at(rows: Iterable[Row], arm: str, place: str = "") -> Row | None:

@@ -62,9 +62,9 @@ class Blueprint:
         """The rig's two services in compose.yaml; `image` is what scripts/image.sh calls it."""
         gib = -(-int(self.size.file_gib(self.encoding) + HOST_GIB) // 4) * 4
         return _filled(
-            "service.yaml", {**self._settings(), "name": self.name, "image": image,
-                             "memory_gib": gib},
-        )  # fmt: skip
+            "service.yaml",
+            {**self._settings(), "name": self.name, "image": image, "memory_gib": gib},
+        )
 
     def _settings(self) -> dict[str, object]:
         card, size, fit = self.card, self.size, self.fit

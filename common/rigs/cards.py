@@ -137,9 +137,13 @@ def _described(found: gpu.Card) -> Card:
     capability = facts["compute_capability"] or (known.capability if known else (0, 0))
     limit = facts["power_limit_w"]
     return Card(
-        found.name, int(found.memory_mib()[1]), tuple(capability), about,
-        power if limit is None else round(limit), from_nvml=True,
-    )  # fmt: skip
+        found.name,
+        int(found.memory_mib()[1]),
+        tuple(capability),
+        about,
+        power if limit is None else round(limit),
+        from_nvml=True,
+    )
 
 
 def _checked(card: Card) -> Card:

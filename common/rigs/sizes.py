@@ -56,14 +56,18 @@ SIZES: Mapping[str, Size] = {
     size.name: size
     for size in (
         Size(
-            "2b", "E2B", "e2b",
+            "2b",
+            "E2B",
+            "e2b",
             hub=f"{_AUTHOR}-E2B-it-qat-q4_0-exact-gguf",
             drafter_hub=f"{_AUTHOR}-E2B-it-qat-assistant-q4_0-exact-gguf",
             drafter_sha256="060f5a0158f8120d",
             checkpoint="google/gemma-4-E2B-it-qat-q4_0-unquantized-assistant",
         ),
         Size(
-            "4b", "E4B", "e4b",
+            "4b",
+            "E4B",
+            "e4b",
             hub=f"{_AUTHOR}-E4B-it-qat-q4_0-exact-gguf",
             drafter_hub=f"{_AUTHOR}-E4B-it-qat-assistant-q4_0-exact-gguf",
             drafter_sha256="dc965cb963e56b86",
@@ -73,7 +77,7 @@ SIZES: Mapping[str, Size] = {
         Size("26b", "26B-A4B", "26b"),
         Size("31b", "31B", "31b"),
     )
-}  # fmt: skip
+}
 
 
 def find(name: str) -> Size:

@@ -25,8 +25,13 @@ WAIT_S = 60.0
 SAID = "Hello"
 TOKENS = 50  # of the reply, known in advance
 # Chromium's own calls home are refused on a machine without a network, and cost time.
-QUIET = ("--no-first-run", "--disable-background-networking", "--disable-component-update",
-         "--disable-sync", "--disable-quic")  # fmt: skip
+QUIET = (
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+)
 
 
 @pytest.fixture

@@ -95,8 +95,13 @@ def run(
 ) -> str:
     """Run it to its end; what it printed. A failure shows all of it."""
     done = subprocess.run(
-        command, cwd=cwd, env=environment, timeout=timeout, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        cwd=cwd,
+        env=environment,
+        timeout=timeout,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert done.returncode == 0, f"{' '.join(command)} gave {done.returncode}:\n{done.stdout}"
     return done.stdout

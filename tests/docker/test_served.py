@@ -65,9 +65,13 @@ def stack(
     stack = Stack(engine, {**settings, "IMAGE": image, "PORT": str(port_of_module)})
     begin = time.monotonic()
     up = subprocess.Popen(
-        stack.compose("up", "--no-build", "--wait"), cwd=ROOT, env=stack.settings,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        stack.compose("up", "--no-build", "--wait"),
+        cwd=ROOT,
+        env=stack.settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     started = None
     try:
         while up.poll() is None:

@@ -114,9 +114,13 @@ def test_ctrl_c_ends_the_container_and_resume_goes_on(
     engine: DockerClient, settings: dict[str, str], tree: Path
 ) -> None:
     running = subprocess.Popen(
-        make(tree, "speed"), env=settings, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        make(tree, "speed"),
+        env=settings,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert running.stdout is not None
     for line in running.stdout:
         if line.startswith("measuring into"):
@@ -158,9 +162,12 @@ def test_settings_go_in_and_exit_codes_come_out(
     key, value = change.split("=")
     script = tree / "scripts" / "in_docker.sh"
     done = subprocess.run(
-        [str(script), f"{verb}.py", TINY], cwd=tree / TINY, env={**settings, key: value},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [str(script), f"{verb}.py", TINY],
+        cwd=tree / TINY,
+        env={**settings, key: value},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == code
     assert text in done.stdout + done.stderr
 
@@ -168,9 +175,13 @@ def test_settings_go_in_and_exit_codes_come_out(
 def test_serve_status_stop(settings: dict[str, str], tree: Path, free_port: int) -> None:
     here = {**settings, "PORT": str(free_port)}
     serving = subprocess.Popen(
-        make(tree, "serve"), env=here, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        make(tree, "serve"),
+        env=here,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert serving.stdout is not None
     for line in serving.stdout:
         if line.startswith("drafter: works"):

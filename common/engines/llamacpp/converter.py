@@ -44,8 +44,11 @@ class Converter:
         with atomic.part_of(out) as part:
             done = subprocess.run(
                 [*command, str(part)],
-                capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
             if done.returncode != 0 or not part.is_file():
                 last = "\n  ".join((done.stdout + done.stderr).splitlines()[-12:])
                 raise RigError(

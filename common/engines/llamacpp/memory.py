@@ -8,8 +8,17 @@ from common.rig import Rig
 from common.weights.gguf_file import GgufFile, open_gguf
 from common.weights.shapes import FULL_HEAD, HEAD, Shape
 
-BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
-         "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32}  # fmt: skip
+BYTES = {
+    "f32": 4.0,
+    "f16": 2.0,
+    "bf16": 2.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+    "iq4_nl": 18 / 32,
+}
 UBATCH = 512
 """tokens that llama.cpp computes at once where UBATCH_SIZE says nothing"""
 CELL_STEP = 256
@@ -106,9 +115,12 @@ def need(rig: Rig) -> Need | None:
     weights = {role: weights_mib(file, on_card) for role, file in opened.items()}
     models = {role: model_of_file(file) for role, file in opened.items()}
     found = need_of(
-        models["model"], weights["model"], models.get("drafter"), weights.get("drafter", 0.0),
+        models["model"],
+        weights["model"],
+        models.get("drafter"),
+        weights.get("drafter", 0.0),
         load_of(rig),
-    )  # fmt: skip
+    )
     return found if on_card else replace(found, runtime=0.0)
 
 
@@ -263,9 +275,11 @@ def model_of_file(file: GgufFile) -> Model:
         keys, values = sliding if slides else (key, value)
         layers.append(Layer(slides, heads[number] * keys, heads[number] * values))
     wide = wide_of(
-        hidden, max(each("feed_forward_length"), default=0),
-        one("expert_used_count"), one("expert_feed_forward_length"),
-    )  # fmt: skip
+        hidden,
+        max(each("feed_forward_length"), default=0),
+        one("expert_used_count"),
+        one("expert_feed_forward_length"),
+    )
     per_layer = count * one("embedding_length_per_layer_input")
     return Model(tuple(layers), window, hidden, wide, per_layer)
 

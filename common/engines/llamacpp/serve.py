@@ -21,24 +21,39 @@ _DAMAGED = (
 )
 # Of several that fit a log the first is given.
 ADVICE = (
-    (r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
-     r"|failed to create MTP context|embedding_length_out",
-     "the drafter does not belong to this model: check SPEC_DRAFT_MODEL"),
-    (r"out of memory|failed to allocate|cudaMalloc failed",
-     "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card"),
-    (r"unknown speculative type",
-     "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine"),
-    (r"invalid argument|unknown argument",
-     "this llama-server is too old for a flag: build the pinned engine with make engine"),
-    (rf"(?s)({_DAMAGED}).*failed to load draft model",
-     "the drafter's file is damaged: delete it and fetch it again with make draft"),
-    (_DAMAGED,
-     "the model file is damaged: delete it and fetch it again with make model"),
-    (r"unknown model architecture",
-     "this llama-server does not know this model's architecture: build the pinned engine"),
-    (r"driver version is insufficient|no kernel image|error 804|device kernel image is invalid",
-     "the NVIDIA driver is too old for this build's CUDA: update the driver or lower CUDA_VERSION"),
-)  # fmt: skip
+    (
+        r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
+        r"|failed to create MTP context|embedding_length_out",
+        "the drafter does not belong to this model: check SPEC_DRAFT_MODEL",
+    ),
+    (
+        r"out of memory|failed to allocate|cudaMalloc failed",
+        "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card",
+    ),
+    (
+        r"unknown speculative type",
+        "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine",
+    ),
+    (
+        r"invalid argument|unknown argument",
+        "this llama-server is too old for a flag: build the pinned engine with make engine",
+    ),
+    (
+        rf"(?s)({_DAMAGED}).*failed to load draft model",
+        "the drafter's file is damaged: delete it and fetch it again with make draft",
+    ),
+    (_DAMAGED, "the model file is damaged: delete it and fetch it again with make model"),
+    (
+        r"unknown model architecture",
+        "this llama-server does not know this model's architecture: build the pinned engine",
+    ),
+    (
+        r"driver version is insufficient|no kernel image|error 804"
+        r"|device kernel image is invalid",
+        "the NVIDIA driver is too old for this build's CUDA: update the driver or lower "
+        "CUDA_VERSION",
+    ),
+)
 
 
 def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]:

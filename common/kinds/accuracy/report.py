@@ -64,8 +64,10 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         return f"On {where}, {first} and {second} have no question in common yet."
     worse = [row for row in rows if row[1]["high"] < 0]
     better = [row for row in rows if row[1]["low"] > 0]
-    told = "; ".join(f"{title} {_points(s['difference'])} ({_interval(s)})"
-                     for title, s in worse or better or rows)  # fmt: skip
+    told = "; ".join(
+        f"{title} {_points(s['difference'])} ({_interval(s)})"
+        for title, s in worse or better or rows
+    )
     if worse:
         return f"On {where}, {second} answers worse than {first}: {told} points."
     if better:
@@ -120,15 +122,17 @@ def _result(summary: dict[str, Any]) -> str:
     for test in summary["tests"]:
         of = test["questions"]
         for score in test["scores"]:
-            rows.append([
-                _score_title(test["test"], score["score"]),
-                *(f"{right} of {of} ({right / of:.1%})" for right in score["right"]),
-                _points(score["difference"]),
-                _interval(score),
-                f"{score['p_value']:.3g}",
-                f"{len(score['gained'])} / {len(score['lost'])}",
-                "none" if score["detectable"] is None else f"{100 * score['detectable']:.1f}",
-            ])  # fmt: skip
+            rows.append(
+                [
+                    _score_title(test["test"], score["score"]),
+                    *(f"{right} of {of} ({right / of:.1%})" for right in score["right"]),
+                    _points(score["difference"]),
+                    _interval(score),
+                    f"{score['p_value']:.3g}",
+                    f"{len(score['gained'])} / {len(score['lost'])}",
+                    "none" if score["detectable"] is None else f"{100 * score['detectable']:.1f}",
+                ]
+            )
     head = ["score", first, second, "difference", "95%", "p", "gained / lost", "could show"]
     return page.table(head, rows)
 
@@ -167,20 +171,32 @@ def _work(summary: dict[str, Any]) -> str:
     for test in summary["tests"]:
         for work in test["work"]:
             up = work["speed_up"]
-            rows.append([
-                _title(test["test"]),
-                work["arm"],
-                str(work["tokens"]),
-                page.number(work["seconds"]),
-                page.number(work["tokens_per_second"]),
-                "" if work["time_ratio"] is None else f"{work['time_ratio']:.3f}",
-                page.ratio(up) if up else "",
-                page.interval(up),
-                up["verdict"] if up else "",
-                page.kept(work["kept"]),
-            ])  # fmt: skip
-    head = ["test", "arm", "tokens", "time s", "tokens/s", "time, share of first", "speed-up",
-            "95%", "verdict", "kept"]  # fmt: skip
+            rows.append(
+                [
+                    _title(test["test"]),
+                    work["arm"],
+                    str(work["tokens"]),
+                    page.number(work["seconds"]),
+                    page.number(work["tokens_per_second"]),
+                    "" if work["time_ratio"] is None else f"{work['time_ratio']:.3f}",
+                    page.ratio(up) if up else "",
+                    page.interval(up),
+                    up["verdict"] if up else "",
+                    page.kept(work["kept"]),
+                ]
+            )
+    head = [
+        "test",
+        "arm",
+        "tokens",
+        "time s",
+        "tokens/s",
+        "time, share of first",
+        "speed-up",
+        "95%",
+        "verdict",
+        "kept",
+    ]
     return page.table(head, rows)
 
 
@@ -189,10 +205,15 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
     if known is None:
         return []
     rows = [
-        [_score_title(row["test"], row["score"]), row["arm"], str(row["expected"]),
-         str(row["measured"]), "yes" if row["equal"] else "NO"]
+        [
+            _score_title(row["test"], row["score"]),
+            row["arm"],
+            str(row["expected"]),
+            str(row["measured"]),
+            "yes" if row["equal"] else "NO",
+        ]
         for row in known["scores"]
-    ]  # fmt: skip
+    ]
     replies = known["replies"]
     text = (
         f"{replies['equal']} of {replies['of']} replies are, letter by letter, what the pair's "

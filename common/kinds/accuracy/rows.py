@@ -17,16 +17,24 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
                 share = significant(right / test["questions"])
                 note = f"{right} of {test['questions']}"
                 yield figure("score", "share", arm, share, place, note=note)
-            yield figure("difference", "share", f"{second} less {first}", score["difference"],
-                         place,
-                       low=score["low"], high=score["high"],
-                       note=f"exact McNemar p {score['p_value']:.3g}")  # fmt: skip
+            yield figure(
+                "difference",
+                "share",
+                f"{second} less {first}",
+                score["difference"],
+                place,
+                low=score["low"],
+                high=score["high"],
+                note=f"exact McNemar p {score['p_value']:.3g}",
+            )
         for work in test["work"]:
-            yield figure("tokens_per_second", "tokens/s", work["arm"], work["tokens_per_second"],
-                       name)  # fmt: skip
+            yield figure(
+                "tokens_per_second", "tokens/s", work["arm"], work["tokens_per_second"], name
+            )
             yield speed_up(work["speed_up"], work["arm"], name)
             yield kept_share(work["kept"], work["arm"], name)
         equal = test["equal_replies"]
-        yield figure("equal_replies", "replies", second, equal["equal"], name,
-                   note=f"of {equal['of']}")  # fmt: skip
+        yield figure(
+            "equal_replies", "replies", second, equal["equal"], name, note=f"of {equal['of']}"
+        )
     yield drift(summary)

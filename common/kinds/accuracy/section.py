@@ -10,17 +10,33 @@ def section(found: Found) -> Section | None:
         for row in figures(found, run, "difference"):
             second, _, first = row["arm"].partition(" less ")
             told = [at(scores, arm, row["place"]) for arm in (first, second)]
-            rows.append([
-                short(run["run"]), run["hardware"], row["place"],
-                *(f"{arm}: {one['note']} ({one['value']:.1%})" if one else ""
-                  for arm, one in zip((first, second), told, strict=True)),
-                f"{100 * row['value']:+.2f}",
-                f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
-                row["note"], to_know(run),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    short(run["run"]),
+                    run["hardware"],
+                    row["place"],
+                    *(
+                        f"{arm}: {one['note']} ({one['value']:.1%})" if one else ""
+                        for arm, one in zip((first, second), told, strict=True)
+                    ),
+                    f"{100 * row['value']:+.2f}",
+                    f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
+                    row["note"],
+                    to_know(run),
+                ]
+            )
     if not rows:
         return None
-    head = ["run", "hardware", "score", "without", "with", "difference, points", "95%", "test",
-            "to know"]  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "score",
+        "without",
+        "with",
+        "difference, points",
+        "95%",
+        "test",
+        "to know",
+    ]
     text = "The same questions asked with and without the drafter, paired question by question."
     return Section("Answers", text, [Table("Scores with and without the drafter", head, rows)])

@@ -27,8 +27,9 @@ def summarise(folder: Path) -> dict[str, Any]:
     answers = scores.answers(folder)
     digests = manifest["plan"]["inputs"]
     asked = [test for test in tests.TESTS if test.digest_key in digests]
-    figures = [_test(test, arms, [a for a in answers if a.test == test.name], log)
-               for test in asked]  # fmt: skip
+    figures = [
+        _test(test, arms, [a for a in answers if a.test == test.name], log) for test in asked
+    ]
     return {
         **log.head(),
         "limit": _setting(manifest, "ACCURACY_LIMIT"),
@@ -63,15 +64,17 @@ def _test(
         "questions": len(both),
         "asked": sum(len(cell["questions"]) for cell in cells.values()),
         "scores": [_score(score, both) for score in test.scores],
-        "equal_replies": _equal({name: pair[0].text for name, pair in both.items()},
-                                {name: pair[1].text for name, pair in both.items()}),
+        "equal_replies": _equal(
+            {name: pair[0].text for name, pair in both.items()},
+            {name: pair[1].text for name, pair in both.items()},
+        ),
         "control": _control(arms[0], answers),
         "outcomes": [
             {"arm": arm, "counts": _count(a.verdict.outcome.value for a in counted if a.arm == arm)}
             for arm in arms
         ],
         "work": [_work(arm, arms[0], trials, both) for arm in arms],
-    }  # fmt: skip
+    }
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:
@@ -98,8 +101,9 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
 
 def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> dict[str, int]:
     """k of n equal among the questions that both replied to."""
-    replied = [{name: text for name, text in some.items() if text is not None}
-               for some in (first, second)]  # fmt: skip
+    replied = [
+        {name: text for name, text in some.items() if text is not None} for some in (first, second)
+    ]
     equal, of = pairing.equal_replies(*replied)
     return {"equal": equal, "of": of}
 
@@ -157,8 +161,9 @@ def _drift(arm: str, answers: Sequence[Answer]) -> dict[str, Any]:
     own = [answer for answer in answers if answer.arm == arm]
     first = _speeds([answer for answer in own if answer.round != CONTROL])
     again = _speeds([answer for answer in own if answer.round == CONTROL])
-    change = stats.drift({key[0]: v for key, v in first.items()},
-                         {key[0]: v for key, v in again.items()})  # fmt: skip
+    change = stats.drift(
+        {key[0]: v for key, v in first.items()}, {key[0]: v for key, v in again.items()}
+    )
     return {"arm": arm, "change": significant(change)}
 
 
@@ -192,13 +197,22 @@ def _known_answer(
     for test in tests.TESTS:
         for arm in arms:
             own = [a for a in answers if (a.test, a.arm) == (test.name, arm) and a.round != CONTROL]
-            known = [test.verdict(questions[a.question], StoredReply(texts[a.question]))
-                     for a in own]  # fmt: skip
+            known = [
+                test.verdict(questions[a.question], StoredReply(texts[a.question])) for a in own
+            ]
             for score in test.scores if own else ():
                 expected = sum(verdict.right[score] for verdict in known)
                 measured = sum(answer.verdict.right[score] for answer in own)
-                rows.append({"test": test.name, "score": score, "arm": arm, "expected": expected,
-                             "measured": measured, "equal": expected == measured})  # fmt: skip
+                rows.append(
+                    {
+                        "test": test.name,
+                        "score": score,
+                        "arm": arm,
+                        "expected": expected,
+                        "measured": measured,
+                        "equal": expected == measured,
+                    }
+                )
     return {"replies": {"equal": equal, "of": len(replied)}, "scores": rows}
 
 

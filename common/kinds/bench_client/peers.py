@@ -145,8 +145,11 @@ def _tokenizer(folder: Path) -> str:
         "pre_tokenizer": {"type": "Whitespace"},
         "model": model,
     }
-    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": unknown,
-            "eos_token": unknown}  # fmt: skip
+    kind = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": unknown,
+        "eos_token": unknown,
+    }
     (folder / "tokenizer.json").write_text(json.dumps(whole))
     (folder / "tokenizer_config.json").write_text(json.dumps(kind))
     return str(folder)

@@ -69,8 +69,9 @@ def _costs(summary: dict[str, Any], clients: list[str]) -> str:
             cost = row["us_per_chunk"][name]
             cells.append(
                 f"{cost['median']:.1f} ({cost['low']:.1f} to {cost['high']:.1f})"
-                if cost else "failed"
-            )  # fmt: skip
+                if cost
+                else "failed"
+            )
         rows.append([row["streams"], *cells])
     return tabulate(rows, ["streams", *clients], tablefmt="github", disable_numparse=True)
 

@@ -66,8 +66,12 @@ def _broken(row: dict[str, Any]) -> list[str]:
 def _spread(values: list[float]) -> dict[str, Any] | None:
     if not values:
         return None
-    return {"n": len(values), "low": _round(min(values)), "median": _round(median(values)),
-            "high": _round(max(values))}  # fmt: skip
+    return {
+        "n": len(values),
+        "low": _round(min(values)),
+        "median": _round(median(values)),
+        "high": _round(max(values)),
+    }
 
 
 def _round(value: float) -> float:

@@ -104,9 +104,13 @@ def from_lines(lines: Sequence[dict[str, Any]]) -> Figures:
     single = {line["command"]: line["seconds"] for line in lines}
     first = lines[0]
     return Figures(
-        first["source_bytes"], first["threads"], timings("exact"), timings("quantize"),
-        single["inside"], single["numpy"],
-    )  # fmt: skip
+        first["source_bytes"],
+        first["threads"],
+        timings("exact"),
+        timings("quantize"),
+        single["inside"],
+        single["numpy"],
+    )
 
 
 def make_inputs(

@@ -15,28 +15,42 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     """REPORT.md as text."""
     ratios = summary["ratios"]
     targets = [
-        ["wall over llama-quantize's, both until the output is on the disk",
-         f"{summary['ratio']:.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})",
-         f"at most {MAX_RATIO:g}"],
+        [
+            "wall over llama-quantize's, both until the output is on the disk",
+            f"{summary['ratio']:.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})",
+            f"at most {MAX_RATIO:g}",
+        ],
         ["the same, its sync left out and ours not", f"{summary['ratio_unsynced']:.2f}", ""],
-        ["times faster than the plain NumPy search", f"{summary['numpy_ratio']:.1f}",
-         f"at least {MIN_NUMPY_RATIO:g}"],
-        ["most resident memory, MB", f"{summary['resident'] / 1e6:.0f}",
-         f"at most {MAX_RESIDENT / 1e6:.0f}"],
-    ]  # fmt: skip
+        [
+            "times faster than the plain NumPy search",
+            f"{summary['numpy_ratio']:.1f}",
+            f"at least {MIN_NUMPY_RATIO:g}",
+        ],
+        [
+            "most resident memory, MB",
+            f"{summary['resident'] / 1e6:.0f}",
+            f"at most {MAX_RESIDENT / 1e6:.0f}",
+        ],
+    ]
     host, commit = manifest["host"], (manifest["harness"]["commit"] or "unknown")[:12]
     dirty = " with changes" if manifest["harness"]["dirty"] else ""
     ran = [
-        ["weights", f"{summary['source_bytes']:,} bytes of bf16, random, of Gemma 4 E2B's layer "
-                    "sizes cut to two layers"],
+        [
+            "weights",
+            f"{summary['source_bytes']:,} bytes of bf16, random, of Gemma 4 E2B's layer "
+            "sizes cut to two layers",
+        ],
         ["threads, rounds", f"{summary['threads']}, {summary['rounds']}"],
         ["llama-quantize", manifest["engine_title"]],
-        ["host", f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
-                 f"Linux {host['kernel']}"],
+        [
+            "host",
+            f"{host['cpu']}, {host['cores']} cores, {host['memory_gib']} GiB, "
+            f"Linux {host['kernel']}",
+        ],
         ["load before", f"{manifest['load']:.2f} processes ready to run, over the last minute"],
         ["harness", f"commit {commit}{dirty}"],
         ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
-    ]  # fmt: skip
+    ]
     pieces = [
         f"# Exact repack: speed and memory, {manifest['started'][:10]}",
         f"**{answer(summary, manifest)}**",

@@ -96,23 +96,36 @@ def _headline(summary: dict[str, Any]) -> str:
     rows = []
     for arm in summary["arms"]:
         up, over = arm["speed_up"], arm["over_rig"]
-        rows.append([
-            NAMES[arm["build"]],
-            arm["drafter"],
-            page.number(arm["tokens_per_second"]),
-            page.ratio(over) if over else "1 (baseline)" if arm["build"] == "rig" else "",
-            page.interval(over),
-            page.percent(over["round_spread"]) if over else "",
-            VERDICTS[over["verdict"]] if over else "",
-            f"{page.ratio(up)} ({page.interval(up)})" if up else "",
-            up["verdict"] if up else "",
-            page.kept(arm["kept"]),
-            page.number(arm["ttft_ms"]),
-            page.memory(arm["memory_mib"]),
-        ])  # fmt: skip
-    head = ["build", "drafter", "tokens/s", "over own build", page.LEVEL, "spread", "build is",
-            f"drafter's speed-up ({page.LEVEL})", "drafter is", "kept", "TTFT ms",
-            page.memory_title(summary["arms"])]  # fmt: skip
+        rows.append(
+            [
+                NAMES[arm["build"]],
+                arm["drafter"],
+                page.number(arm["tokens_per_second"]),
+                page.ratio(over) if over else "1 (baseline)" if arm["build"] == "rig" else "",
+                page.interval(over),
+                page.percent(over["round_spread"]) if over else "",
+                VERDICTS[over["verdict"]] if over else "",
+                f"{page.ratio(up)} ({page.interval(up)})" if up else "",
+                up["verdict"] if up else "",
+                page.kept(arm["kept"]),
+                page.number(arm["ttft_ms"]),
+                page.memory(arm["memory_mib"]),
+            ]
+        )
+    head = [
+        "build",
+        "drafter",
+        "tokens/s",
+        "over own build",
+        page.LEVEL,
+        "spread",
+        "build is",
+        f"drafter's speed-up ({page.LEVEL})",
+        "drafter is",
+        "kept",
+        "TTFT ms",
+        page.memory_title(summary["arms"]),
+    ]
     return page.table(head, rows)
 
 

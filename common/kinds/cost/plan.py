@@ -38,15 +38,24 @@ def base(rig: Rig) -> Rig:
     if rig.cost_shape is None:
         raise RigError(f"{rig.name}: set COST_SHAPE to the sizes to measure, such as e2b or tiny")
     target, drafter = names(rig.cost_shape)
-    unset = ("MODEL_HF", "MODEL_HF_REVISION", "MODEL_PACKAGE", "MODEL_SHA256", "SPEC_DRAFT_HF",
-             "SPEC_DRAFT_HF_REVISION", "SPEC_DRAFT_SHA256")  # fmt: skip
-    return rig.variant({
-        **dict.fromkeys(unset, ""),
-        "MODEL": target,
-        "SPEC_DRAFT_MODEL": drafter,
-        "SPEC_TYPE": "draft-mtp",
-        "SPEC_DRAFT_N_MAX": "1",
-    })  # fmt: skip
+    unset = (
+        "MODEL_HF",
+        "MODEL_HF_REVISION",
+        "MODEL_PACKAGE",
+        "MODEL_SHA256",
+        "SPEC_DRAFT_HF",
+        "SPEC_DRAFT_HF_REVISION",
+        "SPEC_DRAFT_SHA256",
+    )
+    return rig.variant(
+        {
+            **dict.fromkeys(unset, ""),
+            "MODEL": target,
+            "SPEC_DRAFT_MODEL": drafter,
+            "SPEC_TYPE": "draft-mtp",
+            "SPEC_DRAFT_N_MAX": "1",
+        }
+    )
 
 
 def names(shape: str) -> tuple[str, str]:

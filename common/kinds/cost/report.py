@@ -88,19 +88,30 @@ def _table(summary: dict[str, Any]) -> str:
     for arm in summary["arms"]:
         up = arm["speed_up"]
         drafted = arm["draft_length"] is not None
-        rows.append([
-            str(arm["draft_length"]) if drafted else arm["arm"],
-            f"{arm['accept']:g}" if drafted else "",
-            page.number(arm["tokens_per_second"]),
-            page.ratio(up) if up else ("" if drafted else "1 (baseline)"),
-            page.interval(up),
-            up["verdict"] if up else "",
-            f"{page.kept(arm['kept'])} ({arm['kept_set']:.3f})" if drafted else "",
-            page.number(arm["step_cost"], 2),
-            page.memory(arm["memory_mib"]),
-        ])  # fmt: skip
-    head = ["n", "acceptance", "tokens/s", "speed-up", page.LEVEL, "verdict", "kept (on average)",
-            "step cost", page.memory_title(summary["arms"])]  # fmt: skip
+        rows.append(
+            [
+                str(arm["draft_length"]) if drafted else arm["arm"],
+                f"{arm['accept']:g}" if drafted else "",
+                page.number(arm["tokens_per_second"]),
+                page.ratio(up) if up else ("" if drafted else "1 (baseline)"),
+                page.interval(up),
+                up["verdict"] if up else "",
+                f"{page.kept(arm['kept'])} ({arm['kept_set']:.3f})" if drafted else "",
+                page.number(arm["step_cost"], 2),
+                page.memory(arm["memory_mib"]),
+            ]
+        )
+    head = [
+        "n",
+        "acceptance",
+        "tokens/s",
+        "speed-up",
+        page.LEVEL,
+        "verdict",
+        "kept (on average)",
+        "step cost",
+        page.memory_title(summary["arms"]),
+    ]
     return page.table(head, rows)
 
 

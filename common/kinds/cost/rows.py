@@ -14,7 +14,14 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
     for row in summary["break_even"]:
         arm, note = f"n={row['draft_length']}", cost_report.in_words(row)
         yield figure("step_cost", "x", arm, row["step_cost"], note=f"break-even: {note}")
-        yield figure("break_even_acceptance", "share", arm, row["at"], low=row["low"],
-                   high=row["high"], note=note)  # fmt: skip
+        yield figure(
+            "break_even_acceptance",
+            "share",
+            arm,
+            row["at"],
+            low=row["low"],
+            high=row["high"],
+            note=note,
+        )
         yield figure("break_even_by_cost", "share", arm, row["by_cost"])
     yield drift(summary)

@@ -9,12 +9,30 @@ def section(found: Found) -> Section | None:
         by_cost = figures(found, run, "break_even_by_cost")
         for row in figures(found, run, "step_cost"):
             words = row["note"].removeprefix("break-even: ")
-            rows.append([short(run["run"]), run["hardware"], row["arm"], value(row, 2), words,
-                         value(at(by_cost, row["arm"]), 2), to_know(run)])  # fmt: skip
+            rows.append(
+                [
+                    short(run["run"]),
+                    run["hardware"],
+                    row["arm"],
+                    value(row, 2),
+                    words,
+                    value(at(by_cost, row["arm"]), 2),
+                    to_know(run),
+                ]
+            )
     if not rows:
         return None
-    head = ["run", "hardware", "draft length", "step cost", "break-even acceptance", "by cost",
-            "to know"]  # fmt: skip
-    text = ("Random weights and a set acceptance: what a step of drafting costs, and from which "
-            "acceptance on it would pay.")  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "draft length",
+        "step cost",
+        "break-even acceptance",
+        "by cost",
+        "to know",
+    ]
+    text = (
+        "Random weights and a set acceptance: what a step of drafting costs, and from which "
+        "acceptance on it would pay."
+    )
     return Section("Cost", text, [Table("What drafting costs", head, rows)])

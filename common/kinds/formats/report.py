@@ -60,22 +60,33 @@ def _headline(summary: dict[str, Any]) -> str:
     for arm in summary["arms"]:
         up, over, file = arm["speed_up"], arm["over_own"], arm["file"]
         ready, peak = _memory(arm["memory_mib"])
-        rows.append([
-            arm["arm"],
-            page.number(file["size"] / 1e6) if file else "",
-            page.number(arm["tokens_per_second"]),
-            page.ratio(up) if up else "1 (baseline)",
-            page.interval(up),
-            up["verdict"] if up else "",
-            f"{page.ratio(over)} ({page.interval(over)})" if over else "",
-            page.kept(arm["kept"]),
-            page.number(ready),
-            page.number(peak),
-        ])  # fmt: skip
+        rows.append(
+            [
+                arm["arm"],
+                page.number(file["size"] / 1e6) if file else "",
+                page.number(arm["tokens_per_second"]),
+                page.ratio(up) if up else "1 (baseline)",
+                page.interval(up),
+                up["verdict"] if up else "",
+                f"{page.ratio(over)} ({page.interval(over)})" if over else "",
+                page.kept(arm["kept"]),
+                page.number(ready),
+                page.number(peak),
+            ]
+        )
     unit = page.memory_title(summary["arms"])
-    head = ["drafter", "file MB", "tokens/s", "speed-up", page.LEVEL, "verdict",
-            f"over {summary['own']} ({page.LEVEL})", "kept", f"{unit}, ready",
-            f"{unit}, peak"]  # fmt: skip
+    head = [
+        "drafter",
+        "file MB",
+        "tokens/s",
+        "speed-up",
+        page.LEVEL,
+        "verdict",
+        f"over {summary['own']} ({page.LEVEL})",
+        "kept",
+        f"{unit}, ready",
+        f"{unit}, peak",
+    ]
     return page.table(head, rows)
 
 

@@ -15,6 +15,7 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
         yield kept_share(arm["kept"], name)
         yield peak_memory(arm["memory_mib"], name)
     equal = summary["all_equal"]
-    yield figure("equal_replies", "replies", "all formats", equal["equal"],
-               note=f"of {equal['of']}")  # fmt: skip
+    yield figure(
+        "equal_replies", "replies", "all formats", equal["equal"], note=f"of {equal['of']}"
+    )
     yield drift(summary)

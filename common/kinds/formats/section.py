@@ -19,15 +19,38 @@ def section(found: Found) -> Section | None:
     rows = []
     for run in of(found, "formats"):
         kept = figures(found, run, "kept")
-        over = [row for row in found["figures"] if row["run"] == run["run"]
-                and row["quantity"].startswith("speed_over_")]  # fmt: skip
+        over = [
+            row
+            for row in found["figures"]
+            if row["run"] == run["run"] and row["quantity"].startswith("speed_over_")
+        ]
         for up in figures(found, run, "speed_up"):
-            rows.append([short(run["run"]), run["hardware"], up["arm"], speed_up(up), up["verdict"],
-                         speed_up(at(over, up["arm"])) or "1 (itself)",
-                         value(at(kept, up["arm"]), 3), to_know(run)])  # fmt: skip
+            rows.append(
+                [
+                    short(run["run"]),
+                    run["hardware"],
+                    up["arm"],
+                    speed_up(up),
+                    up["verdict"],
+                    speed_up(at(over, up["arm"])) or "1 (itself)",
+                    value(at(kept, up["arm"]), 3),
+                    to_know(run),
+                ]
+            )
     if not rows:
         return None
-    head = ["run", "hardware", "format", f"speed-up ({LEVEL})", "verdict",
-            f"over the rig's own ({LEVEL})", "kept", "to know"]  # fmt: skip
-    return Section("Drafter formats", "The same drafter in several formats.",
-                   [Table("Formats of the drafter", head, rows)])  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "format",
+        f"speed-up ({LEVEL})",
+        "verdict",
+        f"over the rig's own ({LEVEL})",
+        "kept",
+        "to know",
+    ]
+    return Section(
+        "Drafter formats",
+        "The same drafter in several formats.",
+        [Table("Formats of the drafter", head, rows)],
+    )

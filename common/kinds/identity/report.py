@@ -76,16 +76,18 @@ def _differences(summary: dict[str, Any]) -> str:
     rows = []
     for one in summary["differences"]:
         gap = "unknown" if one["gap"] is None else f"{one['gap']:.3f}"
-        rows.append([
-            f"{one['arm']}, again" if one["control"] else one["arm"],
-            one["cell"],
-            str(one["token"] + 1),
-            _quoted(one["after"]),
-            _quoted(one["text"]),
-            _quoted(one["other_text"]),
-            f"over {gap}" if one["gap_is_lower_bound"] else gap,
-            {True: "yes", False: "no", None: "unknown"}[one["near_tie"]],
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{one['arm']}, again" if one["control"] else one["arm"],
+                one["cell"],
+                str(one["token"] + 1),
+                _quoted(one["after"]),
+                _quoted(one["text"]),
+                _quoted(one["other_text"]),
+                f"over {gap}" if one["gap_is_lower_bound"] else gap,
+                {True: "yes", False: "no", None: "unknown"}[one["near_tie"]],
+            ]
+        )
     head = ["arm", "prompt", "token", "after", "none says", "it says", "gap, nats", "near-tie"]
     text = (
         "*Token* counts from 1. *Gap*: by how much the model without drafter held its own token "

@@ -9,5 +9,11 @@ from common.measure.quantities import Row, Summary, figure
 def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
     for arm in summary["arms"]:
         place = "control" if arm["control"] else ""
-        yield figure("equal_replies", "replies", arm["arm"], arm["equal"], place,
-                   note=f"of {arm['of']}; {arm['near_ties']} part at a near-tie")  # fmt: skip
+        yield figure(
+            "equal_replies",
+            "replies",
+            arm["arm"],
+            arm["equal"],
+            place,
+            note=f"of {arm['of']}; {arm['near_ties']} part at a near-tie",
+        )

@@ -16,8 +16,11 @@ def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of an identity report, from the run directory alone."""
     log = summaries.Log(folder)
     replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
-    baseline = {cell: r for (turn, arm, cell), r in replies.items()
-                if (turn, arm) == (GREEDY, measure_rows.BASELINE)}  # fmt: skip
+    baseline = {
+        cell: r
+        for (turn, arm, cell), r in replies.items()
+        if (turn, arm) == (GREEDY, measure_rows.BASELINE)
+    }
     blocks = [(CONTROL, measure_rows.BASELINE)]
     blocks += [(GREEDY, arm) for arm in log.arms if arm != measure_rows.BASELINE]
     rows, differences = [], []

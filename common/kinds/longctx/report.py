@@ -73,20 +73,32 @@ def _table(summary: dict[str, Any]) -> str:
     rows = []
     for row in summary["rows"]:
         up = row["speed_up"]
-        rows.append([
-            f"{row['depth']:,}",
-            row["arm"],
-            page.number(row["tokens_per_second"]),
-            page.ratio(up) if up else ("1 (baseline)" if row["arm"] == BASELINE else ""),
-            page.interval(up),
-            up["verdict"] if up else "",
-            page.kept(row["kept"]) if row["trials"] else "",
-            "" if row["reused"] is None else f"{row['reused']:,}",
-            page.memory(row["memory_mib"]),
-            str(row["trials"]),
-        ])  # fmt: skip
-    head = ["depth", "arm", "tokens/s", "speed-up", page.LEVEL, "verdict", "kept", "reused",
-            page.memory_title(summary["rows"]), "trials"]  # fmt: skip
+        rows.append(
+            [
+                f"{row['depth']:,}",
+                row["arm"],
+                page.number(row["tokens_per_second"]),
+                page.ratio(up) if up else ("1 (baseline)" if row["arm"] == BASELINE else ""),
+                page.interval(up),
+                up["verdict"] if up else "",
+                page.kept(row["kept"]) if row["trials"] else "",
+                "" if row["reused"] is None else f"{row['reused']:,}",
+                page.memory(row["memory_mib"]),
+                str(row["trials"]),
+            ]
+        )
+    head = [
+        "depth",
+        "arm",
+        "tokens/s",
+        "speed-up",
+        page.LEVEL,
+        "verdict",
+        "kept",
+        "reused",
+        page.memory_title(summary["rows"]),
+        "trials",
+    ]
     return page.table(head, rows)
 
 

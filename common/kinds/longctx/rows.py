@@ -17,8 +17,9 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
         note = longctx_report.in_words(gone)
         value = gone["deepest"] if gone["at"] is None else gone["at"]
         quantity = "gain_gone_at" if gone["at"] is not None else "deepest_measured"
-        yield figure(quantity, "tokens", gone["arm"], value, note=note, low=gone["low"],
-                   high=gone["high"])  # fmt: skip
+        yield figure(
+            quantity, "tokens", gone["arm"], value, note=note, low=gone["low"], high=gone["high"]
+        )
     yield drift(summary)
 
 

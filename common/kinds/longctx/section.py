@@ -12,13 +12,30 @@ def section(found: Found) -> Section | None:
         for arm in dict.fromkeys(up["arm"] for up in ups):
             own = [up for up in ups if up["arm"] == arm]
             ends = at(gone, arm)
-            rows.append([short(run["run"]), run["hardware"], arm,
-                         f"{own[0]['place']}: {speed_up(own[0])}",
-                         f"{own[-1]['place']}: {speed_up(own[-1])}",
-                         ends["note"] if ends else "", to_know(run)])  # fmt: skip
+            rows.append(
+                [
+                    short(run["run"]),
+                    run["hardware"],
+                    arm,
+                    f"{own[0]['place']}: {speed_up(own[0])}",
+                    f"{own[-1]['place']}: {speed_up(own[-1])}",
+                    ends["note"] if ends else "",
+                    to_know(run),
+                ]
+            )
     if not rows:
         return None
-    head = ["run", "hardware", "arm", f"shallowest ({LEVEL})", f"deepest ({LEVEL})",
-            "where the gain ends", "to know"]  # fmt: skip
-    return Section("Long context", "Speed-up over no drafter with so many tokens in front.",
-                   [Table("How deep the gain reaches", head, rows)])  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "arm",
+        f"shallowest ({LEVEL})",
+        f"deepest ({LEVEL})",
+        "where the gain ends",
+        "to know",
+    ]
+    return Section(
+        "Long context",
+        "Speed-up over no drafter with so many tokens in front.",
+        [Table("How deep the gain reaches", head, rows)],
+    )

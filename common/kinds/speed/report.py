@@ -61,17 +61,19 @@ def _headline(summary: dict[str, Any]) -> str:
     rows = []
     for arm in summary["arms"]:
         up = arm["speed_up"]
-        rows.append([
-            arm["arm"],
-            page.number(arm["tokens_per_second"]),
-            page.ratio(up) if up else "1 (baseline)",
-            page.interval(up),
-            page.percent(up["round_spread"]) if up else "",
-            page.kept(arm["kept"]),
-            page.number(arm["ttft_ms"]),
-            up["verdict"] if up else "",
-            page.memory(arm["memory_mib"]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                arm["arm"],
+                page.number(arm["tokens_per_second"]),
+                page.ratio(up) if up else "1 (baseline)",
+                page.interval(up),
+                page.percent(up["round_spread"]) if up else "",
+                page.kept(arm["kept"]),
+                page.number(arm["ttft_ms"]),
+                up["verdict"] if up else "",
+                page.memory(arm["memory_mib"]),
+            ]
+        )
     return page.table(
         [
             "arm",

@@ -22,33 +22,66 @@ def section(found: Found) -> Section | None:
         speeds, ups = figures(found, run, "tokens_per_second"), figures(found, run, "speed_up")
         best = max((up for up in ups if not up["place"]), key=lambda up: up["value"], default=None)
         arm = best["arm"] if best else ""
-        rows.append([
-            short(run["run"]), run["hardware"], value(at(speeds, BASELINE), 1), arm, speed_up(best),
-            best["verdict"] if best else "", speed_up(at(ups, arm, "temperature 0.8")),
-            value(at(figures(found, run, "kept"), arm), 3) or "absent", to_know(run),
-        ])  # fmt: skip
+        rows.append(
+            [
+                short(run["run"]),
+                run["hardware"],
+                value(at(speeds, BASELINE), 1),
+                arm,
+                speed_up(best),
+                best["verdict"] if best else "",
+                speed_up(at(ups, arm, "temperature 0.8")),
+                value(at(figures(found, run, "kept"), arm), 3) or "absent",
+                to_know(run),
+            ]
+        )
     rows += _quoted(found)
     if not rows:
         return None
-    head = ["run", "hardware", "no drafter, tokens/s", "best arm", f"speed-up ({LEVEL})", "verdict",
-            f"at temperature 0.8 ({LEVEL})", "kept", "to know"]  # fmt: skip
-    text = ("One request at a time, greedy unless it says otherwise. The best of several arms is "
-            "named, which flatters it a little; every arm is in the figure of compare.html and in "
-            "compare.csv.")  # fmt: skip
-    return Section("Speed", text, [Table("Speed without a drafter and with the best one", head,
-                                         rows)])  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "no drafter, tokens/s",
+        "best arm",
+        f"speed-up ({LEVEL})",
+        "verdict",
+        f"at temperature 0.8 ({LEVEL})",
+        "kept",
+        "to know",
+    ]
+    text = (
+        "One request at a time, greedy unless it says otherwise. The best of several arms is "
+        "named, which flatters it a little; every arm is in the figure of compare.html and in "
+        "compare.csv."
+    )
+    return Section(
+        "Speed", text, [Table("Speed without a drafter and with the best one", head, rows)]
+    )
 
 
 def _quoted(found: Found) -> list[list[str]]:
     """The published headline figures of each rig, as rows of the table of speeds."""
     rows = []
     for rig in dict.fromkeys(row["rig"] for row in found["published"]):
-        own = {row["quantity"]: row for row in found["published"]
-               if row["rig"] == rig and row["what"] == "speed"}  # fmt: skip
+        own = {
+            row["quantity"]: row
+            for row in found["published"]
+            if row["rig"] == rig and row["what"] == "speed"
+        }
         none, up = own.get("tokens_per_second"), own.get("speed_up")
         if none and up:
             length = own["best_draft_length"]["value"] if "best_draft_length" in own else None
-            rows.append([f"{short(rig)}, PUBLISHED", none["card"], none["words"].split()[0],
-                         f"n={length}" if length else "", f"{up['words']} (no interval)", "", "",
-                         "", f"{none['source']}; not measured here"])  # fmt: skip
+            rows.append(
+                [
+                    f"{short(rig)}, PUBLISHED",
+                    none["card"],
+                    none["words"].split()[0],
+                    f"n={length}" if length else "",
+                    f"{up['words']} (no interval)",
+                    "",
+                    "",
+                    "",
+                    f"{none['source']}; not measured here",
+                ]
+            )
     return rows

@@ -80,9 +80,15 @@ def longmixed_plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
         cells += _batches(rig, bodies, about, high + LONGMIXED_OUT)
     cells.sort(key=lambda cell: int(cell.about["at_once"]))
     return Plan(
-        "longmixed", arms(rig), cells, _rounds(quick), quick,
-        mark_failures=True, inputs=source.about(), prompts=LONGMIXED,
-    )  # fmt: skip
+        "longmixed",
+        arms(rig),
+        cells,
+        _rounds(quick),
+        quick,
+        mark_failures=True,
+        inputs=source.about(),
+        prompts=LONGMIXED,
+    )
 
 
 def arms(rig: Rig) -> list[Arm]:
@@ -100,8 +106,11 @@ def _rounds(quick: bool) -> list[Round]:
     up = Round("ascending-1", "greedy", GREEDY)
     if quick:
         return [up]
-    return [up, Round("descending-1", "greedy", GREEDY, descending=True),
-            Round("drift", "drift", GREEDY)]  # fmt: skip
+    return [
+        up,
+        Round("descending-1", "greedy", GREEDY, descending=True),
+        Round("drift", "drift", GREEDY),
+    ]
 
 
 def _body(text: str, tokens: int) -> dict[str, Any]:

@@ -85,8 +85,16 @@ def _ratios(summary: dict[str, Any]) -> str:
             cells += [_with_interval(up), up["verdict"] if up else ""]
         cells += [_with_interval(row["sharing"][name]) for name in ("none", "drafter")]
         rows.append(cells)
-    head = ["prompts", "at once", "drafter, per-slot", "verdict", "drafter, shared", "verdict",
-            "shared/per-slot, none", "shared/per-slot, drafter"]  # fmt: skip
+    head = [
+        "prompts",
+        "at once",
+        "drafter, per-slot",
+        "verdict",
+        "drafter, shared",
+        "verdict",
+        "shared/per-slot, none",
+        "shared/per-slot, drafter",
+    ]
     return page.table(head, rows)
 
 
@@ -97,21 +105,34 @@ def _with_interval(up: dict[str, Any] | None) -> str:
 def _by_shape(summary: dict[str, Any]) -> str:
     rows = []
     for row in summary["rows"]:
-        rows.append([
-            row["kind"],
-            row["shape"],
-            str(row["at_once"]),
-            row["arm"],
-            page.number(row["tokens_per_second"]),
-            page.percent(row["repeats_spread"]),
-            _percentiles(row["ttft_ms"], 0),
-            _percentiles(row["tpot_ms"], 2),
-            page.number(row["busy_slots"], 2),
-            page.kept(row["kept"]) if row["trials"] else "",
-            str(row["trials"]),
-        ])  # fmt: skip
-    head = ["prompts", "in/out", "at once", "arm", "tokens/s", "spread", "TTFT", "TPOT",
-            "busy slots", "kept", "batches"]  # fmt: skip
+        rows.append(
+            [
+                row["kind"],
+                row["shape"],
+                str(row["at_once"]),
+                row["arm"],
+                page.number(row["tokens_per_second"]),
+                page.percent(row["repeats_spread"]),
+                _percentiles(row["ttft_ms"], 0),
+                _percentiles(row["tpot_ms"], 2),
+                page.number(row["busy_slots"], 2),
+                page.kept(row["kept"]) if row["trials"] else "",
+                str(row["trials"]),
+            ]
+        )
+    head = [
+        "prompts",
+        "in/out",
+        "at once",
+        "arm",
+        "tokens/s",
+        "spread",
+        "TTFT",
+        "TPOT",
+        "busy slots",
+        "kept",
+        "batches",
+    ]
     return page.table(head, rows)
 
 

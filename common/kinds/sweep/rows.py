@@ -22,8 +22,16 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
         note = sweep_report.in_words(turn)
         value = turn["most"] if turn["at"] is None else turn["at"]
         quantity = "gain_gone_at" if turn["at"] is not None else "most_measured"
-        yield figure(quantity, "requests", f"drafter, {turn['layout']}", value, turn["kind"],
-                   note=note, low=turn["low"], high=turn["high"])  # fmt: skip
+        yield figure(
+            quantity,
+            "requests",
+            f"drafter, {turn['layout']}",
+            value,
+            turn["kind"],
+            note=note,
+            low=turn["low"],
+            high=turn["high"],
+        )
     yield drift(summary)
 
 

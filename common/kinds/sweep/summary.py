@@ -19,14 +19,17 @@ def summarise(folder: Path) -> dict[str, Any]:
     groups = sorted({(cell["kind"], cell["shape"]) for cell in cells})
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
     rows = [
-        _row(log, [t for t in greedy if _is(log, t, kind, shape, count)], arm) |
-        {"kind": kind, "shape": shape, "at_once": count}
-        for kind, shape in groups for count in counts for arm in log.arms
-    ]  # fmt: skip
+        _row(log, [t for t in greedy if _is(log, t, kind, shape, count)], arm)
+        | {"kind": kind, "shape": shape, "at_once": count}
+        for kind, shape in groups
+        for count in counts
+        for arm in log.arms
+    ]
     ratios = [
         _ratios(log, [t for t in greedy if _is(log, t, kind, None, count)], kind, count)
-        for kind in kinds for count in counts
-    ]  # fmt: skip
+        for kind in kinds
+        for count in counts
+    ]
     return {
         **log.head(),
         "document": log.manifest["plan"]["inputs"],

@@ -45,20 +45,24 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         *page.cells_wrong(summary),
         *_failed(summary),
         "## Can this be trusted",
-        "\n".join([
-            "- The interval that decides is over rounds of the confirmation; each has its own "
-            "prompts and its own start of every server, and none is looked at before the last is "
-            "done. Without any true difference a change is recommended in about one run of forty.",
-            *page.trust(summary),
-            page.time_line(summary["time"]),
-        ]),
+        "\n".join(
+            [
+                "- The interval that decides is over rounds of the confirmation; each has its own "
+                "prompts and its own start of every server, and none is looked at "
+                "before the last is "
+                "done. Without any true difference a change is recommended in about "
+                "one run of forty.",
+                *page.trust(summary),
+                page.time_line(summary["time"]),
+            ]
+        ),
         "## What was run",
         page.what_was_run(shown),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
         _not_measured(summary),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(part for part in pieces if part) + "\n"
 
 
@@ -137,18 +141,28 @@ def _stage(stage: dict[str, Any], asked: str) -> list[str]:
         elif dropped:
             what = "failed" if dropped["failed"] else "dropped"
             fate = f"{what} after {dropped['after']} {asked}: {_first_line(dropped['why'])}"
-        rows.append([
-            row["arm"],
-            str(row["prompts"]),
-            page.number(row["tokens_per_second"]),
-            page.ratio(up) if up else ("1" if row["arm"] == stage["over"] else ""),
-            page.interval(up),
-            page.kept(row["kept"]),
-            page.memory(row["memory_mib"]),
-            fate,
-        ])  # fmt: skip
-    head = ["setting", asked, "tokens/s", f"over {stage['over']}", page.LEVEL, "kept",
-            page.memory_title(stage["rows"]), "what became of it"]  # fmt: skip
+        rows.append(
+            [
+                row["arm"],
+                str(row["prompts"]),
+                page.number(row["tokens_per_second"]),
+                page.ratio(up) if up else ("1" if row["arm"] == stage["over"] else ""),
+                page.interval(up),
+                page.kept(row["kept"]),
+                page.memory(row["memory_mib"]),
+                fate,
+            ]
+        )
+    head = [
+        "setting",
+        asked,
+        "tokens/s",
+        f"over {stage['over']}",
+        page.LEVEL,
+        "kept",
+        page.memory_title(stage["rows"]),
+        "what became of it",
+    ]
     return [title, page.table(head, rows)]
 
 
@@ -173,18 +187,28 @@ def _confirmed(summary: dict[str, Any]) -> str:
         if name == summary["winner"]:
             roles.append("best found")
         current, none = row["over_current"], row["over_none"]
-        rows.append([
-            name + (f" ({', '.join(roles)})" if roles else ""),
-            page.number(row["tokens_per_second"]),
-            page.ratio(current) if current else ("1" if name == summary["current"] else ""),
-            page.interval(current),
-            page.ratio(none) if none else "1",
-            page.interval(none),
-            page.kept(row["kept"]),
-            page.memory(row["memory_mib"]),
-        ])  # fmt: skip
-    head = ["setting", "tokens/s", "over current", page.LEVEL, "over no drafter", page.LEVEL,
-            "kept", page.memory_title(found["rows"])]  # fmt: skip
+        rows.append(
+            [
+                name + (f" ({', '.join(roles)})" if roles else ""),
+                page.number(row["tokens_per_second"]),
+                page.ratio(current) if current else ("1" if name == summary["current"] else ""),
+                page.interval(current),
+                page.ratio(none) if none else "1",
+                page.interval(none),
+                page.kept(row["kept"]),
+                page.memory(row["memory_mib"]),
+            ]
+        )
+    head = [
+        "setting",
+        "tokens/s",
+        "over current",
+        page.LEVEL,
+        "over no drafter",
+        page.LEVEL,
+        "kept",
+        page.memory_title(found["rows"]),
+    ]
     text = (
         f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
         f"{found['rounds']} rounds. A change is recommended only if the whole interval over the "

@@ -11,11 +11,27 @@ def section(found: Found) -> Section | None:
         ups = figures(found, run, "speed_up")
         for over in figures(found, run, "speed_over_current"):
             over_none = at(ups, over["arm"], CONFIRMED)
-            rows.append([short(run["run"]), run["hardware"], over["arm"], speed_up(over),
-                         over["verdict"], speed_up(over_none), to_know(run)])  # fmt: skip
+            rows.append(
+                [
+                    short(run["run"]),
+                    run["hardware"],
+                    over["arm"],
+                    speed_up(over),
+                    over["verdict"],
+                    speed_up(over_none),
+                    to_know(run),
+                ]
+            )
     if not rows:
         return None
-    head = ["run", "hardware", "setting", f"over the current setting ({LEVEL})", "verdict",
-            f"over no drafter ({LEVEL})", "to know"]  # fmt: skip
+    head = [
+        "run",
+        "hardware",
+        "setting",
+        f"over the current setting ({LEVEL})",
+        "verdict",
+        f"over no drafter ({LEVEL})",
+        "to know",
+    ]
     text = "What tune confirmed, on prompts that were not used to choose it."
     return Section("Tuning", text, [Table("Settings confirmed by tune", head, rows)])
