@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,11 @@ def on_card(manifest: dict[str, Any]) -> None:
 
 def check(name: str, *found: dict[str, Any]) -> None:
     """Hold a file of a run, or its lines, to the schema. Raises jsonschema.ValidationError."""
-    schema = json.loads(run.schema(name).read_text())
     for one in found:
-        jsonschema.validate(one, schema)
+        validator(name).validate(one)
+
+
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    """Made once for a kind of file: looking a schema over takes longer than holding lines to it."""
+    return jsonschema.Draft202012Validator(json.loads(run.schema(name).read_text()))
