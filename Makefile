@@ -8,6 +8,8 @@ RIG ?= local-llamacpp-cpu-tiny-q4_0
 export RIG
 BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
+# The tests wait a third of their time, for servers and signals.
+WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 # One lock for every Python from 3.10 on. Versions in the output file stay unless UPGRADE=1.
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
 	$(if $(filter 1,$(UPGRADE)),--upgrade)
@@ -45,7 +47,7 @@ demo: ## the whole thing without a GPU: engine, known-answer rig, report (about 
 
 test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for some of them
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
-	@$(PYTHON) -m pytest -n logical $(PYTEST)
+	@$(PYTHON) -m pytest -n $(WORKERS) $(PYTEST)
 
 test-random: override PYTEST += -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
