@@ -10,7 +10,7 @@ from tqdm import tqdm
 from common import places, report
 from common.errors import RigError
 from common.host import facts
-from common.kinds.bench_repack import plan as repack_bench
+from common.kinds.bench_repack import plan
 from common.measure import run
 from scripts import cli, preparing
 
@@ -41,7 +41,7 @@ def body(arguments: Sequence[str] | None = None) -> int:
         )
     try:
         with tqdm(desc="inputs", unit="value", unit_scale=True, disable=None) as bar:
-            repack_bench.make_inputs(work, args.threads, bar.update)
+            plan.make_inputs(work, args.threads, bar.update)
         manifest = {
             "plan": {"quick": False, "rounds": args.rounds, "threads": args.threads},
             "harness": facts.harness(),
@@ -51,8 +51,8 @@ def body(arguments: Sequence[str] | None = None) -> int:
             "host": facts.host(),
         }
         with run.create(rig, "bench-repack", manifest, args.out) as current:
-            figures = repack_bench.measure(work, built.quantize, args.threads, args.rounds)
-            for line in repack_bench.to_lines(figures):
+            figures = plan.measure(work, built.quantize, args.threads, args.rounds)
+            for line in plan.to_lines(figures):
                 current.append(run.JOURNAL, line)
             current.finish()
     finally:

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from tqdm import tqdm
 
 from common.errors import RigError
-from common.known import chain as pair
 from common.known import files
+from common.known.chain import DRAFTER_NAME, TARGET_NAME, make_chain
 from common.weights.checkpoint import write_checkpoint
 from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
@@ -39,9 +39,9 @@ def body(arguments: Sequence[str] | None = None) -> None:
 
 def _make_tiny(out: Path, kind: str) -> None:
     """The known-answer pair; as safetensors, one folder for each model."""
-    chain = pair.make_chain()
+    chain = make_chain()
     if kind != "safetensors":
-        for name in (pair.TARGET_NAME, pair.DRAFTER_NAME):
+        for name in (TARGET_NAME, DRAFTER_NAME):
             path = out / files.name_of(name, kind)
             if path.exists():
                 raise RigError(f"{path} exists; choose another folder or remove it")

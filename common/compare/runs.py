@@ -12,8 +12,8 @@ from common import kinds, report
 from common.compare import conditions
 from common.errors import RigError
 from common.known import chain
-from common.measure import log as summaries
 from common.measure import run, stats, written
+from common.measure.log import Log
 from common.rig import ROOT
 
 CHANGED = "changed after measuring"
@@ -55,8 +55,8 @@ class Evidence:
         return bool(self.manifest.get("plan", {}).get("quick"))
 
     @cached_property
-    def log(self) -> summaries.Log:
-        return summaries.Log(self.folder)
+    def log(self) -> Log:
+        return Log(self.folder)
 
     def speeds(self, arm: str) -> dict[str, dict[stats.Key, float]]:
         """Place -> cell and round -> tokens per second, of one arm's greedy trials."""

@@ -18,8 +18,8 @@ from common import digest, pip, places
 from common.errors import RigError
 from common.files import hub
 from common.files.hub import HubFile, Progress, Remote
-from common.known import chain as pair
 from common.known import files as known_files
+from common.known.chain import ANSWER, ANSWERING_NAMES, NAMES, make_chain
 from common.lock import only_one
 from common.rig import Rig
 from common.weights.gguf_file import MAGIC
@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def made_here(self) -> bool:
-        return self.name in pair.NAMES or self.name in pair.ANSWERING_NAMES
+        return self.name in NAMES or self.name in ANSWERING_NAMES
 
     @property
     def on_hub(self) -> HubFile:
@@ -198,7 +198,7 @@ def _alone(say: Say) -> Iterator[None]:
 
 def _fetch_one(file: Wanted, say: Say, progress: Progress) -> None:
     if file.made_here:
-        _make_pair(file.name in pair.ANSWERING_NAMES, say)
+        _make_pair(file.name in ANSWERING_NAMES, say)
     elif not file.source:
         raise RigError(
             f"the {file.role} {file.path} is missing and tpu.env names no source for it "
@@ -287,7 +287,7 @@ def judgement(file: Wanted) -> str:
 
 def _make_pair(answering: bool, say: Say) -> None:
     say("making the known-answer pair" + (" that answers a number" if answering else ""))
-    chain = pair.make_chain(answer=pair.ANSWER if answering else None)
+    chain = make_chain(answer=ANSWER if answering else None)
     with TemporaryDirectory(dir=places.models(), prefix=TEMPORARY) as temporary:
         for path in known_files.write_pair(Path(temporary), chain, answering=answering):
             path.replace(places.model_file(path.name))

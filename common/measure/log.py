@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common.known import chain as pair
+from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
 from common.measure import run, stats
 from common.measure.rows import Speed, Trial, decode_speed, kept, significant
 
@@ -92,7 +92,7 @@ class Log:
 
     def known_answer(self, trials: list[Trial]) -> list[dict[str, Any]] | None:
         """For the known-answer pair: expected beside measured counts. None for other models."""
-        if self.manifest["settings"]["MODEL"] != pair.TARGET_NAME:
+        if self.manifest["settings"]["MODEL"] != TARGET_NAME:
             return None
         rows = []
         for arm, changes in self.manifest["plan"]["arms"].items():
@@ -116,13 +116,13 @@ class Log:
         return sorted(wrong)
 
     def _expected(self, trials: list[Trial], length: int) -> dict[str, Any]:
-        chain = pair.make_chain()
-        total = pair.Drafting(0, 0, 0, (0,) * length)
+        chain = make_chain()
+        total = Drafting(0, 0, 0, (0,) * length)
         for trial in trials:
             for asked in self.cells[trial["cell"]]["requests"]:
                 # Runs of before bytes were noted asked in ASCII, where a character is a byte.
                 size = asked.get("bytes", asked["characters"])
-                total += pair.expect(chain, size, asked["max_tokens"], length)
+                total += expect(chain, size, asked["max_tokens"], length)
         return {
             "accepted": total.accepted,
             "drafted": total.drafted,

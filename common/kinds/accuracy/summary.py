@@ -10,11 +10,10 @@ from common.kinds.accuracy.outcomes import StoredReply
 from common.kinds.accuracy.plan import CONTROL
 from common.kinds.accuracy.scores import Answer
 from common.kinds.accuracy.test import Test
-from common.known import chain as pair
-from common.known.chain import Chain
-from common.measure import log as summaries
+from common.known.chain import Chain, chain_of
 from common.measure import rows as measure_rows
 from common.measure import stats
+from common.measure.log import Log
 from common.measure.rows import significant
 
 LEAST_TOKENS = 8  # a shorter reply says nothing about speed
@@ -22,7 +21,7 @@ LEAST_TOKENS = 8  # a shorter reply says nothing about speed
 
 def summarise(folder: Path) -> dict[str, Any]:
     """The summary; a test that no question of both arms was asked of is left out."""
-    log = summaries.Log(folder)
+    log = Log(folder)
     manifest, arms = log.manifest, log.arms
     answers = scores.answers(folder)
     digests = manifest["plan"]["inputs"]
@@ -50,7 +49,7 @@ def _setting(manifest: Mapping[str, Any], key: str) -> int | None:
 
 
 def _test(
-    test: Test[Any], arms: Sequence[str], answers: Sequence[Answer], log: summaries.Log
+    test: Test[Any], arms: Sequence[str], answers: Sequence[Answer], log: Log
 ) -> dict[str, Any] | None:
     """The figures of one test, from its own answers; None if both arms share no question."""
     both = scores.pairs(answers, arms)
@@ -187,7 +186,7 @@ def _known_answer(
 
     None for other models.
     """
-    chain = pair.chain_of(manifest["settings"]["MODEL"])
+    chain = chain_of(manifest["settings"]["MODEL"])
     if chain is None:
         return None
     texts = _known_texts(chain, manifest["plan"]["cells"])

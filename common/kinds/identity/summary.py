@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from common.kinds.identity.plan import CONTROL, GREEDY
-from common.known import chain as pair
-from common.measure import log as summaries
+from common.known.chain import chain_of
 from common.measure import rows as measure_rows
+from common.measure.log import Log
 
 NEAR_TIE = 0.1  # nats: two tokens whose probabilities differ by less than about a tenth
 
 
 def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of an identity report, from the run directory alone."""
-    log = summaries.Log(folder)
+    log = Log(folder)
     replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
     baseline = {
         cell: r
@@ -106,7 +106,7 @@ def _known_answer(
     manifest: Mapping[str, Any], replies: Mapping[tuple[str, str, str], Mapping[str, Any]]
 ) -> dict[str, int] | None:
     """For the known-answer pair: replies that are what its chain says. None for other models."""
-    chain = pair.chain_of(manifest["settings"]["MODEL"])
+    chain = chain_of(manifest["settings"]["MODEL"])
     if chain is None:
         return None
     equal = 0

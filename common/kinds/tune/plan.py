@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import RigError
-from common.kinds.tune import course as tune
+from common.kinds.tune import course
 from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
 from common.measure.arms import GREEDY
 from common.measure.kind import Tools
@@ -167,7 +167,7 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
         _parts(names[: len(choose)], looks[1]),
         _parts(names[len(choose) :], rounds[1]),
     )
-    start = tune.replay(space, [])
+    start = course.replay(space, [])
     if all(stage.skipped for stage in start.stages):
         raise RigError(
             f"{rig.name}: nothing to try; set SPEC_TYPE and SPEC_DRAFT_MODEL, SPEED_SPEC_TYPES or "
@@ -181,8 +181,8 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
         quick,
         mark_failures=True,
         inputs={**about, **space.to_json()},
-        follow=lambda lines: tune.replay(space, lines).todo,
-        at_most=tune.at_most(space),
+        follow=lambda lines: course.replay(space, lines).todo,
+        at_most=course.at_most(space),
         prompts=PROMPTS,
     )
 
@@ -195,7 +195,7 @@ def _rounds(space: Space) -> list[Round]:
         for index, cells in enumerate(space.looks)
     ]
     drift = Round(DRIFT, DRIFT, GREEDY, only=frozenset(space.looks[0]))
-    return [*found, *tune.confirm_rounds(space), drift]
+    return [*found, *course.confirm_rounds(space), drift]
 
 
 def _words(prefix: str, count: int) -> Words:
