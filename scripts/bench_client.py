@@ -16,12 +16,12 @@ from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench
 from common.kinds.bench_client.peers import PEERS, Peer
 from common.measure import run
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> int:
-    loaded = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    rounds = 1 if cli.flag("QUICK") else plan.ROUNDS
+    loaded = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
+    rounds = 1 if _cli.flag("QUICK") else plan.ROUNDS
     peers, absent = at_hand(os.environ.get("PEERS", ",".join(peer.name for peer in PEERS)))
     manifest = {
         "clients": [plan.OURS, *(peer.name for peer in peers)],
@@ -46,8 +46,8 @@ def body() -> int:
         current.finish()
         path = report.write(current.folder)
     summary = bench.summarise(current.folder)
-    cli.say(bench_report.answer(summary))
-    cli.say(f"report: {path}")
+    _cli.say(bench_report.answer(summary))
+    _cli.say(f"report: {path}")
     return 1 if summary["broken"] else 0
 
 
@@ -61,11 +61,11 @@ def at_hand(names: str) -> tuple[list[Peer], dict[str, str]]:
         peer = known[name]
         try:
             if not peer.installed:
-                cli.say(f"installing {name} {peer.version} into {peer.folder} (minutes, once)")
+                _cli.say(f"installing {name} {peer.version} into {peer.folder} (minutes, once)")
                 peer.install()
             found.append(peer)
         except RigError as error:
-            cli.say(f"left out: {error}")
+            _cli.say(f"left out: {error}")
             absent[name] = str(error)
     return found, absent
 
@@ -81,4 +81,4 @@ def measured(peer: Peer | None, url: str, streams: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -12,14 +12,14 @@ from common.errors import RigError
 from common.host import facts
 from common.kinds.bench_repack import plan
 from common.measure import run
-from scripts import cli, preparing
+from scripts import _cli, _preparing
 
 NEED = 6_000_000_000
 """bytes: the weights in three formats, and two outputs at a time"""
 
 
 def body(arguments: Sequence[str] | None = None) -> int:
-    parser = cli.parser(__doc__)
+    parser = _cli.parser(__doc__)
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=5)
@@ -27,8 +27,8 @@ def body(arguments: Sequence[str] | None = None) -> int:
     if args.threads < 1 or args.rounds < 1:
         parser.error("--threads and --rounds must be 1 or more")
     # llama-quantize comes only with an engine that is compiled here.
-    rig = cli.load_rig(args.rig).variant({"ENGINE": "source"})
-    built = preparing.build_engine(rig)
+    rig = _cli.load_rig(args.rig).variant({"ENGINE": "source"})
+    built = _preparing.build_engine(rig)
     if not built.quantize.is_file():
         raise RigError(f"{built.quantize} is missing; build the engine with make engine")
     work = places.cache() / "bench-repack"
@@ -58,10 +58,10 @@ def body(arguments: Sequence[str] | None = None) -> int:
     finally:
         shutil.rmtree(work)
     path = report.write(current.folder)
-    cli.say(report.answer(current.folder))
-    cli.say(f"report: {path}")
+    _cli.say(report.answer(current.folder))
+    _cli.say(f"report: {path}")
     return 0 if figures.meets_targets else 1
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

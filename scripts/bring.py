@@ -1,11 +1,11 @@
 """Bring all files of the rig to the models folder, checked; compose.yaml does it before serving."""
 
-from scripts import cli, preparing
+from scripts import _cli, _preparing
 
 
 def body() -> None:
-    preparing.bring(cli.load_rig(cli.parser(__doc__).parse_args().rig))
+    _preparing.bring(_cli.load_rig(_cli.parser(__doc__).parse_args().rig))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -8,7 +8,7 @@ from common.compare import compare
 from common.compare import page as compare_page
 from common.compare import runs as evidence
 from common.rig import ROOT
-from scripts import cli
+from scripts import _cli
 
 
 def folders(text: str) -> list[Path]:
@@ -27,12 +27,12 @@ def body() -> None:
     if runs:
         found = compare.compare(runs)
     else:  # one damaged run must not keep the others from the page
-        found = compare.compare(evidence.finished(), lambda error: cli.say(f"left out: {error}"))
+        found = compare.compare(evidence.finished(), lambda error: _cli.say(f"left out: {error}"))
     for said in found["answer"]:
-        cli.say(said)
+        _cli.say(said)
     for path in compare_page.write(found, chosen.out):
-        cli.say(str(path))
+        _cli.say(str(path))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

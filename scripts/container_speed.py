@@ -27,7 +27,7 @@ from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
-from scripts import cli
+from scripts import _cli
 
 TOKENS = 128
 
@@ -109,11 +109,11 @@ def compare(host: Rig, contained: Rig, rounds: int, show: Callable[[str], None])
 
 
 def body() -> int:
-    parser: argparse.ArgumentParser = cli.parser(__doc__)
+    parser: argparse.ArgumentParser = _cli.parser(__doc__)
     parser.add_argument("image", metavar="IMAGE", help="the rig's image")
     parser.add_argument("rounds", metavar="ROUNDS", type=int, nargs="?", default=6)
     arguments = parser.parse_args()
-    rig = cli.load_rig(arguments.rig).variant({"SPEC_TYPE": ""})
+    rig = _cli.load_rig(arguments.rig).variant({"SPEC_TYPE": ""})
     other = rig.variant({"PORT": str(rig.port + 100)})
     try:
         with tempfile.TemporaryDirectory() as temporary:
@@ -121,15 +121,15 @@ def body() -> int:
             log = Path(temporary) / "server.log"
             here = build.Engine(program, {})
             with Server(rig, here, log, measuring=True), Contained(other, arguments.image) as there:
-                found = compare(rig, there.rig, arguments.rounds, cli.say)
+                found = compare(rig, there.rig, arguments.rounds, _cli.say)
     except DockerException as error:
         raise RigError(f"Docker: {error}") from None
     interval = "" if found.low is None else f" ({LEVEL} {found.low:.3f} to {found.high:.3f})"
-    cli.say(
+    _cli.say(
         f"container / host: {found.ratio:.3f}{interval}, decode speed, {arguments.rounds} rounds"
     )
     return 0
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -3,25 +3,25 @@
 import os
 
 from common.host import doctor
-from scripts import cli
+from scripts import _cli
 
 MARKS = {"ok": "ok   ", "lacks": "LACKS", "note": "note "}
 
 
 def body() -> int:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     checks = doctor.examine(rig, os.environ.get("RUNNER", "host"))
     for check in checks:
-        cli.say(f"{MARKS[check.state]}  {check.name}: {check.text}")
+        _cli.say(f"{MARKS[check.state]}  {check.name}: {check.text}")
         if check.fix:
-            cli.say(f"       -> {check.fix}")
+            _cli.say(f"       -> {check.fix}")
     lacking = [check.name for check in checks if check.state == "lacks"]
     if lacking:
-        cli.say(f"{rig.name} cannot run on this host yet: {', '.join(lacking)}")
+        _cli.say(f"{rig.name} cannot run on this host yet: {', '.join(lacking)}")
         return 1
-    cli.say(f"{rig.name} can run on this host")
+    _cli.say(f"{rig.name} can run on this host")
     return 0
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -10,7 +10,7 @@ from common.engines.llamacpp import build
 from common.errors import RigError
 from common.host import container
 from common.rig import FILE, ROOT
-from scripts import cli, lists
+from scripts import _cli, lists
 
 
 def body() -> None:
@@ -18,20 +18,20 @@ def body() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0] not in needs:
         print(__doc__)
-        cli.say(f"scripts: {', '.join(sorted(needs))}")
+        _cli.say(f"scripts: {', '.join(sorted(needs))}")
         raise SystemExit(0 if arguments in ([], ["--help"]) else 2)
     verb, *rest = arguments
     container.read_secrets()
     if rest and "engine" in needs[verb].split(",") and (ROOT / rest[0] / FILE).is_file():
         ready(rest[0])
-    line = [*cli.command(verb, *rest[:1]), *rest[1:]]
+    line = [*_cli.command(verb, *rest[:1]), *rest[1:]]
     os.execv(sys.executable, line)  # noqa: S606 (one program)
 
 
 def ready(name: str) -> None:
     """Check engine and card for the rig `name`; prints warnings. Raises RigError."""
     container.check_program(build.CONTAINER)
-    rig = cli.load_rig(name)
+    rig = _cli.load_rig(name)
     found = build.find(rig)
     if found.info.get("backend") != rig.backend:
         raise RigError(
@@ -43,4 +43,4 @@ def ready(name: str) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

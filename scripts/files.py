@@ -4,12 +4,12 @@ from tabulate import tabulate
 
 from common import places
 from common.files import listing
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    cli.say(f"models folder: {places.models()}")
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
+    _cli.say(f"models folder: {places.models()}")
     rows = [*listing.of_rig(rig), *listing.others(rig)]
     cells = [
         (
@@ -23,8 +23,8 @@ def body() -> None:
     ]
     headers = ("role", "file", "MB", "SHA-256 begins", "state")
     columns = ("left", "left", "right", "left", "left")
-    cli.say(tabulate(cells, headers, colalign=columns, disable_numparse=True))
+    _cli.say(tabulate(cells, headers, colalign=columns, disable_numparse=True))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -19,7 +19,7 @@ from common.weights.checkpoint import open_checkpoint
 from common.weights.exact import KEEP_TYPES, plan, repack
 from common.weights.gguf_file import open_gguf
 from common.weights.verify import Row, check
-from scripts import cli
+from scripts import _cli
 
 
 def body(arguments: Sequence[str] | None = None) -> None:
@@ -60,7 +60,7 @@ def _repack(args: argparse.Namespace) -> None:
         repack(base, moves, args.out, args.threads, bar.update)
     seconds = time.perf_counter() - started
     size = args.out.stat().st_size
-    cli.say(f"wrote {args.out}: {len(moves)} tensors, {size:,} bytes, {seconds:.2f} s")
+    _cli.say(f"wrote {args.out}: {len(moves)} tensors, {size:,} bytes, {seconds:.2f} s")
 
 
 def _check(snapshot: Path, path: Path, json_path: Path | None) -> None:
@@ -69,7 +69,7 @@ def _check(snapshot: Path, path: Path, json_path: Path | None) -> None:
     with tqdm(total=total, unit="value", unit_scale=True, disable=None) as bar:
         rows, totals = check(open_checkpoint(snapshot), file, bar.update)
     heads = ["tensor", "type", "values", "bytes", "bit-identical", "relative error"]
-    cli.say(tabulate([_cells(row) for row in rows + totals], heads, disable_numparse=True))
+    _cli.say(tabulate([_cells(row) for row in rows + totals], heads, disable_numparse=True))
     if json_path:
         figures = {
             "file": path.name,
@@ -94,4 +94,4 @@ def _keep(text: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

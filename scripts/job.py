@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from common.mcp import jobs
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> int:
@@ -15,14 +15,14 @@ def body() -> int:
     parser.add_argument("verb", metavar="SCRIPT", choices=(jobs.SERVE, *jobs.KINDS))
     parser.add_argument("rig", metavar="RIG", help="the rig's folder, or its name")
     arguments = parser.parse_args()
-    rig = cli.load_rig(arguments.rig)
+    rig = _cli.load_rig(arguments.rig)
     # Signals go to the whole group. This process outlives them, to note the script's exit code;
     # a handler, unlike "ignore", is not inherited, so the script gets Ctrl-C as from a terminal.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: None)
-    with subprocess.Popen(cli.command(arguments.verb, arguments.rig)) as process:
+    with subprocess.Popen(_cli.command(arguments.verb, arguments.rig)) as process:
         jobs.note_start(
-            arguments.folder, rig, arguments.verb, cli.flag("QUICK"), cli.flag("RESUME")
+            arguments.folder, rig, arguments.verb, _cli.flag("QUICK"), _cli.flag("RESUME")
         )
         code = process.wait()
     jobs.note_end(arguments.folder, code)
@@ -30,4 +30,4 @@ def body() -> int:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

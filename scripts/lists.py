@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common import kinds
 from common.rig import KEYS
-from scripts import cli
+from scripts import _cli
 
 FILE = Path(__file__).with_name("lists")
 HEAD = "# Made by make lists from common/kinds, common/rig.py and scripts/lists.py.\n"
@@ -82,8 +82,8 @@ def text() -> str:
 
 def body() -> None:
     FILE.write_text(text())
-    cli.say(f"wrote {FILE}")
+    _cli.say(f"wrote {FILE}")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -16,7 +16,7 @@ from common.weights.checkpoint import write_checkpoint
 from common.weights.gguf_file import open_gguf
 from common.weights.random_pair import FORMATS, ROLES, layout_of, write_gguf, write_safetensors
 from common.weights.shapes import SHAPES
-from scripts import cli
+from scripts import _cli
 
 TINY = "tiny"
 
@@ -46,14 +46,14 @@ def _make_tiny(out: Path, kind: str) -> None:
             if path.exists():
                 raise RigError(f"{path} exists; choose another folder or remove it")
         for path in files.write_pair(out, chain, kind):
-            cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, known answer")
+            _cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, known answer")
         return
     with TemporaryDirectory() as folder:
         for path in files.write_pair(Path(folder), chain, "bf16"):
             snapshot = out / path.stem.removesuffix("-bf16") / "model.safetensors"
             snapshot.parent.mkdir(parents=True, exist_ok=True)
             write_checkpoint(open_gguf(path), snapshot)
-            cli.say(f"wrote {snapshot}: {snapshot.stat().st_size:,} bytes, known answer")
+            _cli.say(f"wrote {snapshot}: {snapshot.stat().st_size:,} bytes, known answer")
 
 
 def _make(args: argparse.Namespace, role: str) -> None:
@@ -69,8 +69,8 @@ def _make(args: argparse.Namespace, role: str) -> None:
             write_safetensors(path, shape, role, args.threads, bar.update)
         else:
             write_gguf(path, shape, role, args.format, args.threads, bar.update)
-    cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, random weights")
+    _cli.say(f"wrote {path}: {path.stat().st_size:,} bytes, random weights")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

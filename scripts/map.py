@@ -1,12 +1,12 @@
 """Draw where the drafter pays, loses or is even, from the rig's runs."""
 
 from common.compare import map as rig_map
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
-    cli.say(str(rig_map.write(cli.load_rig(cli.parser(__doc__).parse_args().rig))))
+    _cli.say(str(rig_map.write(_cli.load_rig(_cli.parser(__doc__).parse_args().rig))))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

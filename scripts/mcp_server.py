@@ -16,7 +16,7 @@ from common.errors import RigError
 from common.mcp.rig_tools import RigTools
 from common.mcp.run_tools import RunTools
 from common.mcp.server_tools import ServerTools
-from scripts import cli
+from scripts import _cli
 
 INSTRUCTIONS = """\
 Serves {model} with llama.cpp, with settings for {card}, and measures whether drafting \
@@ -99,7 +99,7 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     card = (rig.gpu_name or "the CPU").replace("_", " ")
     instructions = INSTRUCTIONS.format(model=rig.model, card=card, folder=rig.folder)
     # The log goes to standard error; standard output belongs to the protocol.
@@ -109,4 +109,4 @@ def body() -> None:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

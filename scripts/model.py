@@ -1,11 +1,11 @@
 """Bring the rig's main model to the models folder, checked."""
 
-from scripts import cli, preparing
+from scripts import _cli, _preparing
 
 
 def body() -> None:
-    preparing.bring(cli.load_rig(cli.parser(__doc__).parse_args().rig), ("model",))
+    _preparing.bring(_cli.load_rig(_cli.parser(__doc__).parse_args().rig), ("model",))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -10,7 +10,7 @@ from common.rigs import cards, fitting, sizes
 from common.rigs import folder as rig_folder
 from common.rigs.blueprint import Blueprint
 from common.rigs.cards import Card
-from scripts import cli
+from scripts import _cli
 
 
 def body(arguments: Sequence[str] | None = None) -> None:
@@ -31,12 +31,12 @@ def body(arguments: Sequence[str] | None = None) -> None:
     fit = fitting.fit(card, size, encoding)
     folder = rig_folder.make(Blueprint(card, size, encoding, fit))
     for part, mib in fitting.table(fit.need, card):
-        cli.say(f"  {part:<40} {mib:>9,.0f} MiB")
-    cli.say(
+        _cli.say(f"  {part:<40} {mib:>9,.0f} MiB")
+    _cli.say(
         f"made {folder.name} and its service in {rig_folder.COMPOSE}, from an estimate of memory"
     )
-    cli.say("nothing of it has been measured; on the host with the card:")
-    cli.say(f"  make -C {folder.name} doctor")
+    _cli.say("nothing of it has been measured; on the host with the card:")
+    _cli.say(f"  make -C {folder.name} doctor")
 
 
 def _list(encoding: str, known: Sequence[Card]) -> None:
@@ -47,8 +47,8 @@ def _list(encoding: str, known: Sequence[Card]) -> None:
     ]
     names = ["card", "size", "MiB of", "CTX_SIZE", "slots", "longctx", "sweep", "longmixed"]
     align = ["left", "left", *["right"] * 6]
-    cli.say(f"{encoding}, from an estimate of memory; nothing of it has been measured")
-    cli.say(tabulate(rows, names, "simple", colalign=align, disable_numparse=True))
+    _cli.say(f"{encoding}, from an estimate of memory; nothing of it has been measured")
+    _cli.say(tabulate(rows, names, "simple", colalign=align, disable_numparse=True))
 
 
 def _row(card: Card, size: sizes.Size, encoding: str) -> list[str]:
@@ -66,4 +66,4 @@ def _row(card: Card, size: sizes.Size, encoding: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -4,16 +4,16 @@ from tqdm import tqdm
 
 from common.files import pin
 from common.rig import FILE
-from scripts import cli, preparing
+from scripts import _cli, _preparing
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    with preparing.download_bar() as progress:
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
+    with _preparing.download_bar() as progress:
         changes = pin.pin(rig, tqdm.write, progress)
     for key, value in changes.items():
-        cli.say(f"{rig.folder / FILE}: {key}={value}")
+        _cli.say(f"{rig.folder / FILE}: {key}={value}")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

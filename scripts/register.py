@@ -4,17 +4,17 @@ import json
 import os
 
 from common.mcp import registration
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     runner = os.environ.get("RUNNER", "host")
     path = registration.write(rig, runner)
-    cli.say(f"wrote {path}:")
-    cli.say(json.dumps({rig.name: registration.entry(rig, runner)}, indent=2))
-    cli.say("open this folder in the client, or copy the entry to where it keeps its servers")
+    _cli.say(f"wrote {path}:")
+    _cli.say(json.dumps({rig.name: registration.entry(rig, runner)}, indent=2))
+    _cli.say("open this folder in the client, or copy the entry to where it keeps its servers")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -9,22 +9,22 @@ from common.errors import RigError
 from common.files import snapshot
 from common.rigs import repacking
 from common.rigs.repacking import Made
-from scripts import cli, preparing
+from scripts import _cli, _preparing
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     if rig.spec_draft_model is None:
         raise RigError(f"{rig.name}: SPEC_DRAFT_MODEL is empty, so there is no drafter to make")
-    with preparing.download_bar() as progress:
+    with _preparing.download_bar() as progress:
         checkpoint = snapshot.fetch(rig, tqdm.write, progress)
-    tool = converter.prepare(rig, cli.say)
+    tool = converter.prepare(rig, _cli.say)
     work = places.cache() / "repack" / rig.name
     made = repacking.make(
-        checkpoint.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, cli.say
+        checkpoint.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, _cli.say
     )
     show(made)
-    cli.say(f"recorded in {repacking.record(made, checkpoint, tool)}")
+    _cli.say(f"recorded in {repacking.record(made, checkpoint, tool)}")
 
 
 def show(made: list[Made]) -> None:
@@ -36,10 +36,10 @@ def show(made: list[Made]) -> None:
             error = "" if row.relative_error is None else f"{row.relative_error:.5f}"
             rows.append([file.path.name, row.type, f"{row.values:,}", identical, error])
     heads = ["file", "tensors", "values", "bit-identical", "relative error"]
-    cli.say(tabulate(rows, heads, disable_numparse=True))
+    _cli.say(tabulate(rows, heads, disable_numparse=True))
     for file in made:
-        cli.say(f"{file.path}: {file.size:,} bytes, SHA-256 {file.sha256}, {file.note}")
+        _cli.say(f"{file.path}: {file.size:,} bytes, SHA-256 {file.sha256}, {file.note}")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -4,14 +4,14 @@ import argparse
 from pathlib import Path
 
 from common import report
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
-    cli.say(str(report.write(parser.parse_args().run)))
+    _cli.say(str(report.write(parser.parse_args().run)))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

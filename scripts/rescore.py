@@ -7,7 +7,7 @@ from common import report
 from common.errors import RigError
 from common.kinds.accuracy import scores
 from common.measure import run
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
@@ -18,9 +18,9 @@ def body() -> None:
     if what != "accuracy":
         raise RigError(f"{folder}: only accuracy runs have scores, this one is of kind {what}")
     path = report.write(folder)
-    cli.say(f"scored {len(run.read_lines(folder, scores.SCORES_FILE))} replies anew: {path}")
-    cli.say(report.answer(folder))
+    _cli.say(f"scored {len(run.read_lines(folder, scores.SCORES_FILE))} replies anew: {path}")
+    _cli.say(report.answer(folder))
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

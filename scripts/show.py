@@ -3,17 +3,17 @@
 import shlex
 
 from common.engines.llamacpp import serve
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
-    cli.say(shlex.join(serve.command(rig, "llama-server")))
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
+    _cli.say(shlex.join(serve.command(rig, "llama-server")))
     extra = serve.command(rig, "", measuring=True)[len(serve.command(rig, "")) :]
-    cli.say(f"# when measuring also: {shlex.join(extra)}")
+    _cli.say(f"# when measuring also: {shlex.join(extra)}")
     for key in rig.overridden:
-        cli.say(f"# {key} comes from the environment, not from tpu.env")
+        _cli.say(f"# {key} comes from the environment, not from tpu.env")
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -5,25 +5,27 @@ import time
 from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.serving import record
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> int:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     found = record.find(rig)
     if found is None:
-        cli.say(f"{rig.name} is not being served; start it with make serve")
+        _cli.say(f"{rig.name} is not being served; start it with make serve")
         return 3
     minutes = (time.time() - found.created) / 60
-    cli.say(f"{rig.name}: process {found.pid}, for {minutes:.0f} min, log {found.log}")
+    _cli.say(f"{rig.name}: process {found.pid}, for {minutes:.0f} min, log {found.log}")
     if not serve.healthy(found.url):
         raise RigError(f"{found.url} does not answer", fix="see the log, or make stop")
-    cli.say(f"health: ok, {found.url}/v1")
+    _cli.say(f"health: ok, {found.url}/v1")
     totals = counters.read(found.url)
     kept = f"{totals.accepted / totals.drafted:.3f}" if totals.drafted else "absent"
-    cli.say(f"tokens generated: {totals.predicted_tokens}, drafted: {totals.drafted}, kept: {kept}")
+    _cli.say(
+        f"tokens generated: {totals.predicted_tokens}, drafted: {totals.drafted}, kept: {kept}"
+    )
     return 0
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -1,18 +1,18 @@
 """Stop the rig's server, started by `make serve` in any terminal."""
 
 from common.serving import record
-from scripts import cli
+from scripts import _cli
 
 
 def body() -> None:
-    rig = cli.load_rig(cli.parser(__doc__).parse_args().rig)
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
     found = record.find(rig)
     if found is None:
-        cli.say(f"{rig.name} is not being served")
+        _cli.say(f"{rig.name} is not being served")
         return
-    cli.say(f"stopped process {found.pid} in {record.stop(found):.1f} s")
+    _cli.say(f"stopped process {found.pid} in {record.stop(found):.1f} s")
     record.forget(rig)
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -6,22 +6,22 @@ from pathlib import Path
 from common import kinds
 from common.kinds.tune import apply as tune_apply
 from common.rig import FILE
-from scripts import cli, measuring
+from scripts import _cli, _measuring
 
 
 def body() -> int:
-    loaded, out, _ = measuring.arguments(cli.parser(__doc__))
-    apply, quick, finished = cli.flag("APPLY"), cli.flag("QUICK"), os.environ.get("RUN")
+    loaded, out, _ = _measuring.arguments(_cli.parser(__doc__))
+    apply, quick, finished = _cli.flag("APPLY"), _cli.flag("QUICK"), os.environ.get("RUN")
     if apply:
         tune_apply.check(loaded, quick)
-    folder = Path(finished) if finished else measuring.measure_kind(kinds.of("tune"), loaded, out)
+    folder = Path(finished) if finished else _measuring.measure_kind(kinds.of("tune"), loaded, out)
     for key, value in tune_apply.recommended(folder).items():
-        cli.say(f"{key}={value}")
+        _cli.say(f"{key}={value}")
     if apply:
         done = "written into" if tune_apply.apply(loaded, folder) else "nothing to write into"
-        cli.say(f"{done} {loaded.folder / FILE}")
+        _cli.say(f"{done} {loaded.folder / FILE}")
     return 0
 
 
 if __name__ == "__main__":
-    cli.main(body)
+    _cli.main(body)

@@ -17,7 +17,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.known import chain, files
 from common.rig import ROOT, Rig
-from scripts import cli
+from scripts import _cli
 from tests import ports
 from tests.fake_hub import FakeHub
 
@@ -194,7 +194,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> I
     def run(body: Callable[[], int | None], of: Rig, *words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["script", str(of.folder), *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main(body)
+            _cli.main(body)
         out, err = capfd.readouterr()
         return int(ended.value.code or 0), out, err
 

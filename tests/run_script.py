@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from common.rig import ROOT, Rig
-from scripts import cli
+from scripts import _cli
 
 
 class Done(NamedTuple):
@@ -30,7 +30,7 @@ def run_script(body: Callable[[Sequence[str]], int | None], arguments: Sequence[
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as caught:
-            cli.main(lambda: body(arguments))
+            _cli.main(lambda: body(arguments))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert isinstance(caught.value.code, int)
@@ -39,7 +39,7 @@ def run_script(body: Callable[[Sequence[str]], int | None], arguments: Sequence[
 
 def words_of(name: str) -> list[str]:
     """What measure.py is told beside the rig, for a measurement; nothing for another script."""
-    return cli.command(name, "")[3:]
+    return _cli.command(name, "")[3:]
 
 
 def measure(name: str, rig: Rig, *words: str, **environment: str) -> Done:
@@ -58,7 +58,7 @@ def measure(name: str, rig: Rig, *words: str, **environment: str) -> Done:
 def begin(name: str, rig: Rig, *words: str, **environment: str) -> "subprocess.Popen[str]":
     """Start it as a process, as make does."""
     return subprocess.Popen(
-        [*cli.command(name, str(rig.folder)), *words],
+        [*_cli.command(name, str(rig.folder)), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -21,7 +21,7 @@ from common.known import chain as pair
 from common.measure import run
 from common.measure.texts import prompts
 from common.rig import Rig
-from scripts import measuring
+from scripts import _measuring
 
 Fake = Callable[..., Engine]
 BFCL = Path(__file__).parent / "data" / "bfcl"
@@ -84,7 +84,7 @@ def scripted(fake: Fake, tmp_path: Path, **settings: str) -> None:
 def measure(loaded: Rig, out: Path, **changes: str) -> dict[str, Any]:
     """A run in this process; returns its summary."""
     loaded = accuracy.served(loaded.variant(changes))
-    measuring.measure(loaded, accuracy.plan(loaded), out)
+    _measuring.measure(loaded, accuracy.plan(loaded), out)
     return dict(json.loads((out / report.SUMMARY).read_text()))
 
 

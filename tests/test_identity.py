@@ -18,7 +18,7 @@ from common.kinds.identity import summary as identity_summary
 from common.measure.plan import Plan
 from common.measure.texts import Tokenizer
 from common.rig import Rig
-from scripts import measure, measuring
+from scripts import _measuring, measure
 from tests.conftest import Run
 
 Fake = Callable[..., Engine]
@@ -63,7 +63,7 @@ def test_quick_is_refused_in_a_line_before_anything_is_fetched(
     def never(*_: object, **__: object) -> None:
         pytest.fail("something was fetched or made")
 
-    monkeypatch.setattr(measuring, "prepare", never)
+    monkeypatch.setattr(_measuring, "prepare", never)
     monkeypatch.setattr(requests, "get", never)
     monkeypatch.setattr(card, "find", never)
     monkeypatch.setenv("QUICK", "1")
@@ -126,7 +126,7 @@ def test_the_report_names_the_token_and_the_gap(tiny: Rig, fake: Fake, tmp_path:
     path.write_text(json.dumps(replies))
     fake(replies=str(path))
     out = tmp_path / "run"
-    measuring.measure(tiny, plan(tiny, 2), out)
+    _measuring.measure(tiny, plan(tiny, 2), out)
     found = summary(out)
     control, two = found["arms"]
     assert (control["equal"], control["of"], control["control"]) == (2, 2, True)
@@ -149,7 +149,7 @@ def test_the_known_answer_is_the_same_with_and_without_drafter(
 ) -> None:
     monkeypatch.setenv("LLAMA_SERVER", str(real_engine.server))
     out = tmp_path / "run"
-    measuring.measure(tiny, plan(tiny, 2), out)
+    _measuring.measure(tiny, plan(tiny, 2), out)
     found = summary(out)
     assert [(arm["equal"], arm["of"]) for arm in found["arms"]] == [(2, 2), (2, 2)]
     assert found["known_answer"] == {"equal": 6, "of": 6}

@@ -11,7 +11,7 @@ import pytest
 
 from common import rig
 from common.rig import ROOT
-from scripts import cli, lists
+from scripts import _cli, lists
 
 GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
 HOME = "opt/gemma-rigs"
@@ -82,7 +82,7 @@ def call(
 
 def words(verb: str, name: str) -> list[str]:
     """What rig.mk says: a script and the rig, or measure.py, the rig and the measurement."""
-    script, *more = cli.command(verb, name)[1:]
+    script, *more = _cli.command(verb, name)[1:]
     return [f"scripts/{Path(script).name}", *more]
 
 

@@ -19,7 +19,7 @@ from common.mcp.jobs import Job
 from common.mcp.run_tools import RunTools
 from common.rig import Rig
 from common.serving import record as serving
-from scripts import cli
+from scripts import _cli
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_a_server_from_a_terminal(tiny: Rig, sleeper: "subprocess.Popen[bytes]")
 
 def test_the_kinds_are_scripts() -> None:
     for kind in (*jobs.KINDS, jobs.SERVE):
-        assert Path(cli.command(kind)[1]).is_file()
+        assert Path(_cli.command(kind)[1]).is_file()
 
 
 def test_old_ended_jobs_are_forgotten_running_ones_kept(

@@ -11,7 +11,7 @@ import pytest
 from common import report
 from common.engines.llamacpp.build import Engine
 from common.rig import ROOT, Rig
-from scripts import cli
+from scripts import _cli
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +21,7 @@ def measured(rig: Rig, engine: Engine, out: Path, **settings: str) -> dict[str, 
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUICK": "1", **settings}
     environment["LLAMA_SERVER"] = str(engine.server)
     done = subprocess.run(
-        [*cli.command("speed", str(rig.folder)), str(out)],
+        [*_cli.command("speed", str(rig.folder)), str(out)],
         capture_output=True,
         text=True,
         env=environment,

@@ -13,7 +13,7 @@ from common.compare import page as compare_page
 from common.engines.llamacpp.build import Engine
 from common.measure import run
 from common.rig import Rig
-from scripts import measuring
+from scripts import _measuring
 from tests import test_accuracy, test_formats, test_identity
 from tests.test_accuracy import data  # noqa: F401 (small question files)
 from tests.test_report import RUNS
@@ -54,7 +54,7 @@ def test_an_accuracy_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
 
 def test_an_identity_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     fake(rate="2000")
-    measuring.measure(tiny, test_identity.plan(tiny, 2), tmp_path / "run")
+    _measuring.measure(tiny, test_identity.plan(tiny, 2), tmp_path / "run")
     rows = rows_of(tmp_path / "run")
     assert {row["quantity"] for row in rows} == {"equal_replies"}
     assert {row["arm"] for row in rows} == {"none", "n=2"}

@@ -8,7 +8,7 @@ import pytest
 from common import report
 from common.engines.llamacpp.build import Engine
 from common.rig import Rig
-from scripts import measure, measuring, preparing
+from scripts import _measuring, _preparing, measure
 from tests.conftest import Run
 
 Fake = Callable[..., Engine]
@@ -47,8 +47,8 @@ def test_a_measurement_that_counts_tokens_prepares_once(
         return fake()
 
     fake()
-    monkeypatch.setattr(preparing, "prepare", prepare)
-    monkeypatch.setattr(measuring, "prepare", prepare)
+    monkeypatch.setattr(_preparing, "prepare", prepare)
+    monkeypatch.setattr(_measuring, "prepare", prepare)
     monkeypatch.setenv("QUICK", "1")
     monkeypatch.setenv("LONGCTX_DEPTHS", "0")
     monkeypatch.setenv("LONGCTX_N_MAX", "2")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common import places, rig
+from common import env_file, places, rig
 from common.errors import RigError
-from common.files import pin
 from common.rig import Rig
 from scripts import pin as pin_script
 from tests import fake_hub as fake
@@ -102,7 +101,7 @@ def test_the_known_answer_pair_has_nothing_to_pin(run: Run, tiny: Rig) -> None:
 def test_rewrite(before: str, after: str, tmp_path: Path) -> None:
     path = tmp_path / "tpu.env"
     path.write_bytes(before.encode())
-    pin.rewrite(path, {"MODEL_SHA256": "12"})
+    env_file.rewrite(path, {"MODEL_SHA256": "12"})
     assert path.read_bytes() == after.encode()
 
 
@@ -116,6 +115,6 @@ def test_a_full_disk_leaves_the_file_as_it_was(
     path.write_text("MODEL=a\n")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RigError, match="No space left on device; it is as it was"):
-        pin.rewrite(path, {"MODEL": "b"})
+        env_file.rewrite(path, {"MODEL": "b"})
     assert path.read_text() == "MODEL=a\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["tpu.env"]

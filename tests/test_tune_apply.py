@@ -14,7 +14,7 @@ from common.kinds.tune import course as tune
 from common.kinds.tune import plan as tune_plan
 from common.measure import run as run_folder
 from common.rig import Rig
-from scripts import measuring
+from scripts import _measuring
 from scripts import tune as tune_script
 from tests.conftest import Run
 from tests.test_tune import by_length, flat
@@ -25,7 +25,7 @@ def made_run(of: Rig, truth: Truth, name: str = "2026-01-02-tune-cpu", quick: bo
     """A finished run directory of this rig, on a machine of known speed."""
     base = tune_plan.base(of)
     plan = tune_plan.plan(base, quick=quick)
-    manifest = measuring._manifest(base, plan, Engine(Path("llama-server"), {}))
+    manifest = _measuring._manifest(base, plan, Engine(Path("llama-server"), {}))
     out = of.runs_folder / name
     with run_folder.create(base, "tune", json.loads(json.dumps(manifest)), out) as current:
         world = World(tune.space_of(current.manifest), truth, Noise(trial=0.005, setting=0), 1)

@@ -1,9 +1,9 @@
 """Pins: the full digest and the resolved revision of a rig's files, written into its tpu.env."""
 
 import re
-from pathlib import Path
 
-from common import atomic, digest
+from common import digest
+from common.env_file import rewrite
 from common.errors import RigError
 from common.files import hub, wanted
 from common.files.hub import Progress
@@ -54,54 +54,3 @@ def _pins(file: Wanted, say: Say) -> dict[str, str]:
             f"set {file.key}_HF_REVISION to where it came from, or move it away to fetch it anew"
         )
     return {f"{file.key}_HF_REVISION": remote.commit, f"{file.key}_SHA256": sha256}
-
-
-def rewrite(path: Path, changes: dict[str, str], note: str = "") -> None:
-    """Set keys in a tpu.env. Comments, order and line ends stay; a reader sees old or new.
-
-    A key the file lacks goes below the last line whose key begins alike. A `note`, a comment, goes
-    above each of them, in place of one that begins alike up to its first colon. Raises RigError if
-    the file cannot be written.
-    """
-    try:
-        lines = path.read_bytes().decode().splitlines(keepends=True)
-        for key, value in changes.items():
-            number = _set(lines, key, value)
-            if note:
-                _note(lines, number, note)
-        atomic.write(path, "".join(lines), sync=True)
-    except OSError as error:
-        raise RigError(
-            f"{path} cannot be written: {error.strerror}; it is as it was. Make room, or mend its "
-            "permissions"
-        ) from None
-
-
-def _set(lines: list[str], key: str, value: str) -> int:
-    """Returns the number of the key's line."""
-    last = len(lines)
-    for number, line in enumerate(lines):
-        name, is_setting, _old = line.partition("=")
-        if name == key:
-            lines[number] = f"{key}={value}{_line_end(line)}"
-            return number
-        if is_setting and name.startswith(key.split("_")[0]):
-            last = number + 1
-    end = "\n"
-    if last:
-        end = _line_end(lines[last - 1]) or "\n"
-        lines[last - 1] = lines[last - 1].rstrip("\r\n") + end
-    lines.insert(last, f"{key}={value}{end}")
-    return last
-
-
-def _note(lines: list[str], number: int, note: str) -> None:
-    line = note + (_line_end(lines[number]) or "\n")
-    if number and lines[number - 1].startswith(note[: note.index(":") + 1]):
-        lines[number - 1] = line
-    else:
-        lines.insert(number, line)
-
-
-def _line_end(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :]

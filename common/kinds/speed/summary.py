@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from common.measure import log as summaries
 from common.measure import rows as measure_rows
 from common.measure import stats
 from common.measure.log import Log
@@ -12,7 +11,7 @@ from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, significa
 
 def summarise(folder: Path) -> dict[str, Any]:
     """Every figure of a speed report, from the run directory alone."""
-    log = summaries.Log(folder)
+    log = Log(folder)
     greedy, sampled = log.of_kind("greedy"), log.of_kind("sampled")
     return {
         **log.head(),

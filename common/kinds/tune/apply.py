@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from common import env_file
 from common.errors import RigError
-from common.files import pin
 from common.measure import run
 from common.measure.page import LEVEL
 from common.rig import FILE, GROUPS, Rig
@@ -60,7 +60,7 @@ def apply(rig: Rig, folder: Path) -> dict[str, str]:
     changes = recommended(folder)
     if changes:
         summary = json.loads((folder / run.SUMMARY).read_text(encoding="utf-8"))
-        pin.rewrite(rig.folder / FILE, changes, note(summary, folder.resolve().name))
+        env_file.rewrite(rig.folder / FILE, changes, note(summary, folder.resolve().name))
     return changes
 
 

@@ -23,8 +23,8 @@ from common.measure.texts import Tokenizer
 from common.rig import Rig
 from common.serving import process, record
 from common.serving.process import Server
-from scripts.cli import flag, load_rig, say
-from scripts.preparing import build_engine, prepare
+from scripts._cli import flag, load_rig, say
+from scripts._preparing import build_engine, prepare
 
 # What to do instead of QUICK=1, where there is something.
 SHORTER = {"accuracy": "; ACCURACY_LIMIT=50 asks only so many questions of each test"}

@@ -14,7 +14,7 @@ from common.files.hub import Progress
 from common.files.wanted import Wanted
 from common.host import card
 from common.rig import Rig
-from scripts.cli import say
+from scripts._cli import say
 
 
 def build_engine(loaded: Rig) -> Engine:
