@@ -40,9 +40,9 @@ lists: runtime ## make scripts/lists anew: what make and the shell scripts know 
 engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
 	@$(PYTHON) scripts/engine.py "$$RIG"
 
-demo: ## the whole thing without a GPU: engine, known-answer rig, report (about two minutes the first time)
-	@echo "demo: sets up Python packages, fetches the engine (34 MB), measures for half a minute:" \
-		"about two minutes the first time"
+demo: ## the whole thing without a GPU: engine, known-answer rig, report (half a minute the first time; two on an old machine)
+	@echo "demo: sets up Python packages, fetches the engine (34 MB) and measures:" \
+		"half a minute the first time, up to two on an old machine"
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
 test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for some of them

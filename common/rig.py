@@ -126,6 +126,11 @@ def _relative_or_absolute(value: str) -> str:
     return value
 
 
+def needs_drafter(spec_type: str) -> bool:
+    """Whether one of these draft types, joined by commas, reads a drafter file."""
+    return any(part.startswith("draft-") for part in spec_type.split(","))
+
+
 _WANTED = object()
 
 
@@ -270,7 +275,7 @@ class Rig:
     @property
     def needs_drafter(self) -> bool:
         """Whether the draft type reads a drafter file (n-gram types need none)."""
-        return any(part.startswith("draft-") for part in (self.spec_type or "").split(","))
+        return needs_drafter(self.spec_type or "")
 
     @property
     def drafts(self) -> bool:

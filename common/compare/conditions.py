@@ -1,4 +1,4 @@
-"""Equality: what differs between two runs, or between a run and a published figure's conditions.
+"""Conditions: what differs between two runs, or between a run and a published figure's conditions.
 
 Only what is equal in everything but the hardware gives a ratio between cards. Each difference is a
 short text; `refuse` forbids a ratio, `label` only has to be said beside it.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.known import chain
-from common.rig import GROUPS
+from common.rig import GROUPS, needs_drafter
 
 Manifest = Mapping[str, Any]
 DRAFTER_FILE = ("SPEC_DRAFT_MODEL", "SPEC_DRAFT_HF", "SPEC_DRAFT_HF_REVISION", "SPEC_DRAFT_SHA256")
@@ -83,7 +83,7 @@ def arms(a: Manifest, b: Manifest, arm: str) -> list[str]:
     found: list[str] = []
     ours, theirs = arm_settings(a, arm), arm_settings(b, arm)
     _settings(found, ours, theirs)
-    if any(part.startswith("draft-") for part in ours.get("SPEC_TYPE", "").split(",")):
+    if needs_drafter(ours.get("SPEC_TYPE", "")):
         _file(found, "drafter", _drafter(a, arm), _drafter(b, arm))
     return found
 

@@ -1,4 +1,4 @@
-"""Evidence: one finished run read back for comparing, and whether it is what was measured."""
+"""Runs: one finished run read back for comparing, and whether it is what was measured."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""GPU samples: what NVML says of the card, telemetry beside a measurement, and cool-down."""
+"""Card: what NVML says of the card, telemetry beside a measurement, and cool-down."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Host: what this machine has and lacks for a rig, one check a line."""
+"""Doctor: what this machine has and lacks for a rig, one check a line."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Experience: what a rig's finished runs say about a workload."""
+"""Recommend: what a rig's finished runs say about a workload."""
 
 import json
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """Kind: what a measurement is to everything else: make, MCP, reports, compare, the map, jobs.
 
 One folder below common/kinds holds one (or two that share most). Its `__init__.py` has the record
-in KINDS, and common/kinds/__init__.py names it; nothing else keeps a list of measurements. What a
-kind does stands in modules beside its record, which are loaded when they are used: what all of them
-need together takes a second to load.
+in KINDS, and common/kinds/__init__.py names it; no other list of measurements is kept, but for what
+one of them alone needs (scripts/lists.py). What a kind does stands in modules beside its record,
+which are loaded when they are used: what all of them need together takes a second to load.
 
 plan.py     planned(rig, tools): the rig as it is served for this, and the Plan
 summary.py  summarise(folder): every figure of the report, from the run directory alone
@@ -66,7 +66,7 @@ class Kind:
     plan: str = "planned"
     """the function of plan.py that makes the plan"""
     schema_version: int = 1
-    """of its summary; one of another version is not read"""
+    """of its summary: raised when schema.py no longer takes an older one, which is then not read"""
     has_rows: bool = True
     """False: there are no figures of it to set side by side, and compare shows its answer only"""
     section: bool = False

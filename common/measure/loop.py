@@ -1,4 +1,4 @@
-"""Plan, Arm, Cell, Round: what is measured, and the one loop that measures it."""
+"""Loop: the one loop that measures any plan."""
 
 import time
 from collections import Counter

@@ -82,7 +82,8 @@ class Plan:
     deaths_allowed: int | None = None
     """stop all the same when so many servers have died; None: never, if failures are marked"""
     prompts: Path | None = None
-    """the file of what it asks, whose digest goes into the manifest"""
+    """the file of what is its own of what it asks; its digest goes into the manifest, beside that
+    of every request"""
     follow: Callable[[Sequence[Mapping[str, Any]]], list[tuple[Round, Arm]]] | None = None
     """for a plan that decides as it goes: the journal's lines -> the next rounds and arms in
     measuring order, none at the end. An arm whose server does not come up is then marked as failed

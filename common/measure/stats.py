@@ -1,4 +1,8 @@
-"""Intervals: speed-ups with 95% intervals, verdicts, drift. docs/METHOD.md explains them."""
+"""Statistics: speed-ups with their intervals, verdicts, drift. docs/METHOD.md explains them.
+
+A speed-up goes from here to rows.py (as a summary holds it), quantities.py (as compare has it) and
+sections.py (in words).
+"""
 
 import math
 import statistics

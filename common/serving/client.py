@@ -1,4 +1,4 @@
-"""Reply: one streamed chat request, and what was measured on it."""
+"""Client: one streamed chat request, and what was measured on it."""
 
 import dataclasses
 import json

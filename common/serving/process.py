@@ -176,14 +176,14 @@ class Server:
         if self.rig.backend != "cuda":
             return
         text = self.log_text()
-        if not re.search(r"CUDA\d+.*model buffer size", text):
+        if not serve.on_card(text):
             raise self.death("llama-server runs on the CPU, not on the card")
-        for done, total in re.findall(r"offloaded (\d+)/(\d+) layers to GPU", text):
-            if done != total:
-                raise RigError(
-                    f"only {done} of {total} layers fit the card, so speeds would mislead: "
-                    "lower CTX_SIZE, or close what else uses the card"
-                )
+        done, total = serve.layers(text)
+        if done != total:
+            raise RigError(
+                f"only {done} of {total} layers fit the card, so speeds would mislead: "
+                "lower CTX_SIZE, or close what else uses the card"
+            )
 
     def _check_drafting(self) -> None:
         """A short request, also in an arm without drafter so that all arms start alike."""

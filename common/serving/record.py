@@ -1,4 +1,4 @@
-"""Serving: the record of a rig's server, so that another terminal can find and stop it."""
+"""Record: what is kept of a rig's server, so that another terminal can find and stop it."""
 
 import json
 import time

@@ -4,6 +4,7 @@ All that knows llama-server's words while it serves: flags, log lines, timings.
 """
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,15 @@ TIMINGS = (
     "draft_n",
     "draft_n_accepted",
 )
+
+
+def on_card(log: str) -> bool:
+    """Whether the log says that the model lies on a card."""
+    return re.search(r"CUDA\d+.*model buffer size", log) is not None
+
+
+def layers(log: str) -> tuple[int, int]:
+    """Layers on the card and layers in all, of the first model in the log that is not whole there;
+    of none, equal numbers."""
+    found = [(int(a), int(b)) for a, b in re.findall(r"offloaded (\d+)/(\d+) layers to GPU", log)]
+    return next((pair for pair in found if pair[0] != pair[1]), (0, 0))

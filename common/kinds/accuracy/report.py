@@ -23,10 +23,12 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Result",
         _result(summary),
         "Right answers of the same questions, greedy, in both arms. *Difference* is the second arm "
-        "minus the first, in points of a hundred, with its 95% interval (Tango). *p* is the exact "
+        f"minus the first, in points of a hundred, with its {page.LEVEL} interval (Tango). *p* is "
+        "the exact "
         "McNemar test. *Could show*: the smallest true difference that this many questions would "
         "show four times in five. " + _legends(summary) + "docs/METHOD.md explains each.",
-        "![Difference of the scores, in points, with 95% intervals](figures/differences.svg)"
+        f"![Difference of the scores, in points, with {page.LEVEL} intervals]"
+        "(figures/differences.svg)"
         if rows
         else "",
         "## The replies",
@@ -37,7 +39,8 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## This work",
         _work(summary),
         "*Time* is the whole of the requests, prompts included; *speed-up* compares decode speeds "
-        "question by question, with its 95% interval, and leaves out replies of under 8 tokens. "
+        f"question by question, with its {page.LEVEL} interval, and leaves out replies of under "
+        "8 tokens. "
         "Where replies differ in length, time and speed-up differ too.",
         *_known_answer(summary),
         "## Can this be trusted",
@@ -133,7 +136,7 @@ def _result(summary: dict[str, Any]) -> str:
                     "none" if score["detectable"] is None else f"{100 * score['detectable']:.1f}",
                 ]
             )
-    head = ["score", first, second, "difference", "95%", "p", "gained / lost", "could show"]
+    head = ["score", first, second, "difference", page.LEVEL, "p", "gained / lost", "could show"]
     return page.table(head, rows)
 
 
@@ -193,7 +196,7 @@ def _work(summary: dict[str, Any]) -> str:
         "tokens/s",
         "time, share of first",
         "speed-up",
-        "95%",
+        page.LEVEL,
         "verdict",
         "kept",
     ]

@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.measure import page
 from common.measure.sections import Found, Section, Table, at, figures, of, short, to_know
 
 
@@ -34,7 +35,7 @@ def section(found: Found) -> Section | None:
         "without",
         "with",
         "difference, points",
-        "95%",
+        page.LEVEL,
         "test",
         "to know",
     ]

@@ -1,4 +1,4 @@
-"""The summary and the text of a bench-repack report."""
+"""The text of a bench-repack report."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Identity: is the greedy text with a drafter the text without? Plan, and what is made of it."""
+"""Identity: which prompts are asked to see whether the greedy text is the same."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Long context: which cells `make longctx` measures, and what is made of the samples."""
+"""Long context: which cells `make longctx` measures."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Speed: which arms and cells `make speed` measures, and what is made of the samples."""
+"""Speed: which arms and cells `make speed` measures."""
 
 from common.measure.arms import GREEDY, QUICK_TOKENS, SAMPLED, TOKENS, arms
 from common.measure.kind import Tools

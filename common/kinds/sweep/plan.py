@@ -1,4 +1,4 @@
-"""Sweep: many requests at once, which batches are measured, and what is made of them.
+"""Sweep: many requests at once, and which batches are measured.
 
 `sweep` asks short prompts of exact length, `longmixed` six tasks behind documents of their own.
 Both compare drafter on and off under both KV layouts, and are summarised alike.

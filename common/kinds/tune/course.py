@@ -15,6 +15,7 @@ from common.measure import stats
 from common.measure.arms import GREEDY
 from common.measure.plan import Arm, Round
 from common.measure.rows import output_speed
+from common.rig import needs_drafter
 
 # Two settings that differ by less are taken as equally good; a change must be worth as much.
 WORTH = 1.01
@@ -172,7 +173,9 @@ def _applies(merged: Mapping[str, str], option: Changes) -> bool:
     if option.get("SPEC_TYPE", "").startswith("+"):
         added = option["SPEC_TYPE"][1:]
         return drafts(merged) and added not in merged["SPEC_TYPE"].split(",")
-    return "SPEC_DRAFT_P_MIN" not in option or (drafts(merged) and needs_drafter(merged))
+    return "SPEC_DRAFT_P_MIN" not in option or (
+        drafts(merged) and needs_drafter(merged["SPEC_TYPE"])
+    )
 
 
 def _choose(space: Space, stage: Stage, journal: Journal, current: Arm) -> list[tuple[Round, Arm]]:
@@ -297,7 +300,7 @@ def _names(merged: Mapping[str, str], changes: Changes) -> Iterator[str]:
     types = merged["SPEC_TYPE"].split(",")
     if not drafts(merged):
         yield "none"
-    elif needs_drafter(merged):
+    elif needs_drafter(merged["SPEC_TYPE"]):
         first, *others = types
         kind = "" if first == "draft-mtp" else f"{first} "
         yield "+".join([f"{kind}n={merged['SPEC_DRAFT_N_MAX']}", *others])
@@ -319,11 +322,7 @@ def drafts(settings: Mapping[str, str]) -> bool:
     """Whether these settings draft at all."""
     if not settings["SPEC_TYPE"]:
         return False
-    return not needs_drafter(settings) or bool(settings["SPEC_DRAFT_MODEL"])
-
-
-def needs_drafter(settings: Mapping[str, str]) -> bool:
-    return any(part.startswith("draft-") for part in settings["SPEC_TYPE"].split(","))
+    return not needs_drafter(settings["SPEC_TYPE"]) or bool(settings["SPEC_DRAFT_MODEL"])
 
 
 def grid(space: Space) -> list[Arm]:
