@@ -10,6 +10,8 @@ import pytest
 
 from common import kinds
 from common.host import container
+from common.kinds.accuracy import tests as accuracy_tests
+from common.mcp import registration
 from common.rig import KEYS, ROOT
 from scripts import entry, lists
 from tests import rig_rules
@@ -90,3 +92,12 @@ def test_the_entry_point_names_the_verbs() -> None:
 def test_every_command_of_compose_is_a_verb() -> None:
     text = (ROOT / "compose.yaml").read_text()
     assert set(re.findall(r"command: \[(\w+),", text)) <= lists.needs().keys()
+
+
+def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients() -> None:
+    for one in accuracy_tests.TESTS:
+        assert lists.FILES[one.setting] == "file"
+        assert one.setting in lists.NOT_KEYS
+        for verb in ("accuracy", "mcp_server"):
+            assert one.setting in lists.needs()[verb].split(","), verb
+        assert one.setting in registration.PATHS
