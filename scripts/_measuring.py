@@ -16,7 +16,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.files import wanted
 from common.host import card, facts
-from common.measure import loop, run
+from common.measure import loop, progress, run
 from common.measure.kind import Kind, Tools
 from common.measure.plan import Plan
 from common.measure.texts import Tokenizer
@@ -92,12 +92,14 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
         total = plan.at_most or known
         with tqdm(total=total, unit="trial", disable=None) as bar:
             done = tenth = 0
+            progress.tell(current.folder, done, total)
 
             def show(finished: int, what: str) -> None:
                 nonlocal done, tenth
                 bar.set_description(what, refresh=False)
                 bar.update(finished)
                 done += finished
+                progress.tell(current.folder, done, total)
                 if bar.disable and total and done * 10 // total >= tenth:  # where there is no bar
                     tenth = done * 10 // total + 1
                     say(f"  {done} of {total} trials")

@@ -17,6 +17,7 @@ from common.errors import RigError
 from common.mcp import jobs
 from common.mcp.jobs import Job
 from common.mcp.run_tools import RunTools
+from common.measure import progress
 from common.rig import Rig
 from common.serving import record as serving
 from scripts import _cli
@@ -167,16 +168,24 @@ def test_the_tail_of_a_log(tmp_path: Path) -> None:
 
 
 def test_progress_and_the_run_it_measures_into(
-    tiny: Rig, sleeper: "subprocess.Popen[bytes]", tmp_path: Path
+    tiny: Rig,
+    sleeper: "subprocess.Popen[bytes]",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = running(tiny, sleeper)
     assert (job.run_folder, job.trials()) == (None, (0, None))
     run = tmp_path / "runs" / "2026-01-01-speed-cpu"
     run.mkdir(parents=True)
-    (job.folder / jobs.LOG).write_text(f"measuring into {run}\n  0 of 9 trials\n")
+    progress.tell(run, 0, 9)  # nobody asked for it
+    assert progress.read(job.folder / jobs.PROGRESS) is None
+    monkeypatch.setenv(progress.VARIABLE, str(job.folder / jobs.PROGRESS))
+    progress.tell(run, 0, 9)
     assert (job.run_folder, job.trials()) == (run, (0, 9))
-    (run / "samples.jsonl").write_text("{}\n{}\n{}\n{")
-    assert job.trials() == (3, 9)
+    progress.tell(run, 3, None)
+    assert job.trials() == (3, None)
+    (job.folder / jobs.PROGRESS).write_text("{half")
+    assert (job.run_folder, job.trials()) == (None, (0, None))
     (job.folder / jobs.LOG).write_text("error: first\n at once\nstopped\nerror: why\nmore\n")
     assert job.why_it_ended() == "error: why\nmore"
 

@@ -5,13 +5,13 @@ job.json   what it is and which process (scripts/job.py)
 log        what the script says
 cancel     there if somebody asked it to end
 end.json   its exit code and when it ended (scripts/job.py)
+progress.json  its run directory and trials (the measurement)
 """
 
 import contextlib
 import fcntl
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -27,7 +27,7 @@ import psutil
 
 from common import atomic, kinds, places
 from common.errors import RigError
-from common.measure import run
+from common.measure import progress, run
 from common.rig import ROOT, Rig
 from common.serving import process as server
 from common.serving import record as serving
@@ -38,6 +38,7 @@ RECORD = "job.json"
 LOG = "log"
 CANCEL = "cancel"
 END = "end.json"
+PROGRESS = "progress.json"
 KEPT = 100  # ended jobs of a rig whose logs are kept
 BEGIN_S = 30.0
 # Ctrl-C first: the run then keeps its journal, and its server is stopped in order.
@@ -108,23 +109,14 @@ class Job:
 
     @property
     def run_folder(self) -> Path | None:
-        """The run directory that it measures into, once it has said so."""
-        for line in reversed(self.log_lines(2000)):
-            if match := re.fullmatch(r"(?:measuring|continuing) into (.+)", line):
-                return ROOT / match[1]
-        return None
+        """The run directory that it measures into, once there is one."""
+        found = progress.read(self.folder / PROGRESS)
+        return Path(found.run) if found else None
 
     def trials(self) -> tuple[int, int | None]:
-        """Trials done, and in all as far as it has said."""
-        done, total = 0, None
-        for line in self.log_lines(2000):
-            if match := re.fullmatch(r"  (\d+) of (\d+) trials", line):
-                done, total = int(match[1]), int(match[2])
-        folder = self.run_folder
-        if folder is not None:
-            with contextlib.suppress(OSError):
-                done = max(done, (folder / run.JOURNAL).read_bytes().count(b"\n"))
-        return (done, None) if total is None else (min(done, total), total)
+        """Trials done, and in all as far as that is known."""
+        found = progress.read(self.folder / PROGRESS)
+        return (found.done, found.total) if found else (0, None)
 
     def why_it_ended(self) -> str:
         """The error it closed with, or its last lines."""
@@ -290,6 +282,7 @@ def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str
     command = [sys.executable, str(ROOT / "scripts" / "job.py"), str(folder), verb, str(rig.folder)]
     # A job only measures: what tells a script to write into tpu.env is not handed on.
     environment = {key: value for key, value in os.environ.items() if key not in ("APPLY", "RUN")}
+    environment[progress.VARIABLE] = str(folder / PROGRESS)
     environment |= {**settings, "QUICK": str(int(quick)), "RESUME": str(int(resume))}
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(

@@ -98,9 +98,9 @@ def acceptance_for(cost: float, length: int) -> float | None:
         return 0.0
     if cost > length + 1:
         return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        tokens = sum(middle**position for position in range(length + 1))
-        low, high = (middle, high) if tokens < cost else (low, middle)
-    return high
+    from scipy.optimize import brentq  # a start need not pay for it
+
+    def lacking(p: float) -> float:
+        return sum(p**position for position in range(length + 1)) - cost
+
+    return float(brentq(lacking, 0, 1))
