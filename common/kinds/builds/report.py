@@ -140,7 +140,8 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     dots = [
         {"arm": _with(cell["drafter"]), "speed_up": cell["over_rig"]} for cell in summary["cells"]
     ]
-    figures.speed_up(folder / "figures" / "over_rig.svg", over, dots, "the rig's own build")
+    label = f"speed over the rig's own build (mean and {page.LEVEL}; dots: prompts)"
+    figures.speed_up(folder / "figures" / "over_rig.svg", over, dots, label)
     return ["![Speed-up of the other build over the rig's own](figures/over_rig.svg)"]
 
 
