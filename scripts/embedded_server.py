@@ -10,11 +10,13 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 SWITCH = {"on": 1, "1": 1, "off": 0, "0": 0, "auto": -1}
 STOP_S = 2
+LOG_S = 0.5  # a thread of the library writes its log, and must not be cut off or written into
 AUTO_SLOTS = 4  # llama-server's own choice where -np is not given, with one shared cache
 
 
@@ -192,6 +194,7 @@ def main() -> None:
     try:
         running = library.Server(settings)
     except RuntimeError:
+        time.sleep(LOG_S)
         fail("the server could not start; the reason is in the lines above")
     wait_for_signal()
     # llama.cpp's own server waits for ever here if somebody still reads a reply, and no thread of
