@@ -5,7 +5,7 @@ from typing import Any
 
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
 from common.measure import run, stats
-from common.measure.rows import Speed, Trial, decode_speed, kept, significant
+from common.measure.rows import Speed, Trial, decode_speed, kept, memory, significant
 
 
 class Log:
@@ -35,6 +35,11 @@ class Log:
     def of_kind(self, kind: str) -> list[Trial]:
         """The good trials of greedy, sampled or drift rounds."""
         return [trial for trial in self.trials if self.kinds[trial["round"]] == kind]
+
+    def memory(self, arm: str) -> dict[str, Any]:
+        """Largest memory of an arm, at ready and in all its good trials."""
+        own = [trial for trial in self.trials if trial["arm"] == arm]
+        return memory(own, self.ready_memory(arm))
 
     def ready_memory(self, arm: str) -> list[dict[str, Any]]:
         return [start["memory_ready_mib"] for start in self.starts if start["arm"] == arm]

@@ -33,6 +33,13 @@ def speeds(
     }
 
 
+def ttft(trials: Sequence[Trial]) -> float | None:
+    """Geometric mean of the times to first token in ms, of trials of one request each."""
+    found = [trial["samples"][0]["ttft_ms"] for trial in trials]
+    measured = [value for value in found if value is not None]
+    return significant(stats.geometric_mean(measured)) if measured else None
+
+
 def mean_speed(found: Mapping[stats.Key, float]) -> float | None:
     return significant(stats.geometric_mean(list(found.values()))) if found else None
 

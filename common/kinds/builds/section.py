@@ -1,5 +1,6 @@
 """Its part of the compare page."""
 
+from common.kinds.builds.report import VERDICTS
 from common.measure.page import LEVEL
 from common.measure.sections import Found, Section, Table, at, figures, of, short, speed_up, to_know
 
@@ -36,6 +37,3 @@ def section(found: Found) -> Section | None:
     ]
     text = "Two builds of llama.cpp side by side, each with and without the drafter."
     return Section("Builds", text, [Table("The other build over the rig's own", head, rows)])
-
-
-VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}

@@ -5,9 +5,9 @@ from typing import Any
 
 from common.engines.llamacpp import build as engine
 from common.kinds.builds.plan import PREFIX
-from common.measure import rows, stats
+from common.measure import rows
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, significant
+from common.measure.rows import BASELINE, Trial
 
 
 def summarise(folder: Path) -> dict[str, Any]:
@@ -68,8 +68,6 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
         over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
         equal = rows.equal_replies(greedy, [drafter, arm])
     own = [trial for trial in greedy if trial["arm"] == arm]
-    waits = [trial["samples"][0]["ttft_ms"] for trial in own]
-    waits = [wait for wait in waits if wait is not None]
     return {
         "arm": arm,
         "build": "other" if _is_other(arm) else "rig",
@@ -77,11 +75,9 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
         "tokens_per_second": rows.mean_speed(speeds),
         "speed_up": up,
         "over_rig": over,
-        "ttft_ms": significant(stats.geometric_mean(waits)) if waits else None,
+        "ttft_ms": rows.ttft(own),
         "kept": rows.kept(own),
-        "memory_mib": rows.memory(
-            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
-        ),
+        "memory_mib": log.memory(arm),
         "equal_rig": equal,
     }
 

@@ -40,9 +40,7 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
         "kept": rows.kept(own),
         "kept_set": significant(sum(rates) / len(rates)) if rates else None,
         "step_cost": _step_cost(own, baseline) if rates else None,
-        "memory_mib": rows.memory(
-            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
-        ),
+        "memory_mib": log.memory(arm),
     }
 
 

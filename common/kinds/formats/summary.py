@@ -44,9 +44,7 @@ def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
         "speed_up": up,
         "over_own": over,
         "kept": rows.kept([trial for trial in greedy if trial["arm"] == arm]),
-        "memory_mib": rows.memory(
-            [trial for trial in log.trials if trial["arm"] == arm], log.ready_memory(arm)
-        ),
+        "memory_mib": log.memory(arm),
         "equal_none": None if arm == BASELINE else equal_replies(greedy, [BASELINE, arm]),
         "equal_own": None if arm in (BASELINE, own) else equal_replies(greedy, [own, arm]),
     }

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from common.measure import rows as measure_rows
-from common.measure import stats
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, significant
+from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, ttft
 
 
 def summarise(folder: Path) -> dict[str, Any]:
@@ -27,13 +25,10 @@ def summarise(folder: Path) -> dict[str, Any]:
 
 
 def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
-    own = [trial for trial in log.trials if trial["arm"] == arm]
-    ttft = [trial["samples"][0]["ttft_ms"] for trial in greedy if trial["arm"] == arm]
-    measured = [value for value in ttft if value is not None]
     return {
         **arm_speed(arm, greedy),
-        "ttft_ms": significant(stats.geometric_mean(measured)) if measured else None,
-        "memory_mib": measure_rows.memory(own, log.ready_memory(arm)),
+        "ttft_ms": ttft([trial for trial in greedy if trial["arm"] == arm]),
+        "memory_mib": log.memory(arm),
     }
 
 
