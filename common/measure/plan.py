@@ -109,8 +109,12 @@ class Plan:
             assert blocks != before, "what was just measured is asked for again"
 
     def blocks(self) -> list[tuple[Round, Arm]]:
-        """Rounds and arms in measuring order, as far as they are known beforehand. The order of
-        arms rotates from round to round."""
+        """Rounds and arms in measuring order, as far as they are known beforehand.
+
+        Every second round has the order of the one before it reversed, so that over the two each
+        arm comes as often before as after each other, and a steady trend of the machine falls on
+        all alike. Each such pair begins one arm further on.
+        """
         if self.follow:
             return self.follow([])
         order = []
@@ -118,8 +122,9 @@ class Plan:
             if turn.kind == "drift":
                 order.append((turn, self.arms[0]))
                 continue
-            first = index % len(self.arms)
-            order += [(turn, arm) for arm in [*self.arms[first:], *self.arms[:first]]]
+            first = index // 2 % len(self.arms)
+            arms = [*self.arms[first:], *self.arms[:first]]
+            order += [(turn, arm) for arm in (arms[::-1] if index % 2 else arms)]
         return order
 
     def to_json(self) -> dict[str, Any]:
@@ -137,3 +142,11 @@ class Plan:
             "quick": self.quick,
             "inputs": {**self.inputs, **attached},
         }
+
+
+def rounds_of(kind: str, count: int, sampling: Mapping[str, Any]) -> list[Round]:
+    """Rounds of one kind, to be even in number: every second one asks its cells in reverse."""
+    return [
+        Round(f"{kind}-{index + 1}", kind, sampling, descending=bool(index % 2))
+        for index in range(count)
+    ]

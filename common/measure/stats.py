@@ -15,72 +15,136 @@ CONFIDENCE = 0.95
 """of every interval; what texts call it is page.LEVEL"""
 Key = tuple[str, str]
 """cell, round"""
+FILLING = 200
+"""passes over what is missing; each leaves at most the missing share of a round of the error"""
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """A ratio of speeds with its 95% interval; the interval is None for fewer than 2 cells."""
+    """A ratio of speeds with its interval, which is None for fewer than 2 cells or 2 rounds."""
 
     ratio: float
     low: float | None
     high: float | None
-    round_spread: float | None
-    """largest over smallest per-round ratio, minus 1; None for a single round"""
+    rounds: Mapping[str, float]
+    """round -> ratio, the geometric mean over cells"""
+
+    @property
+    def round_spread(self) -> float | None:
+        """Largest over smallest ratio of a round, minus 1; None for a single round."""
+        found = self.rounds.values()
+        return max(found) / min(found) - 1 if len(found) > 1 else None
 
     @property
     def verdict(self) -> str:
-        """pays, loses or even; unknown without an interval."""
+        """pays or loses if the interval and every single round say so, else even; unknown without
+        an interval."""
         if self.low is None or self.high is None:
             return "unknown"
-        if self.low > 1:
+        if self.low > 1 and min(self.rounds.values()) > 1:
             return "pays"
-        return "loses" if self.high < 1 else "even"
+        if self.high < 1 and max(self.rounds.values()) < 1:
+            return "loses"
+        return "even"
 
 
 def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
-def speed_up(baseline: Mapping[Key, float], arm: Mapping[Key, float]) -> SpeedUp:
+def speed_up(baseline: Mapping[Key, float], arm: Mapping[Key, float], best_of: int = 1) -> SpeedUp:
     """Speed-up of `arm` over `baseline`, paired by cell and round; speeds in tokens per second.
 
-    Per cell the log ratios are averaged over rounds; the headline is the geometric mean over
-    cells, the interval Student's t on the cell means with cells - 1 degrees of freedom. Cells are
-    the unit: more rounds sharpen each cell, only more cells narrow what is said of others.
+    The ratio is the geometric mean over cells and rounds. Both are samples of what might have been
+    measured, other prompts and other server starts, so the interval is that of a mean over two
+    crossed random factors (see `_error`). Where no cell was asked in two rounds, as with questions
+    asked once, each round is one observation: Student's t over rounds.
+
+    `best_of`: of how many arms this one was picked for being the fastest. The interval is then so
+    wide that the intervals of all of them hold at once (Bonferroni).
 
     Raises ValueError if the two have no cell and round in common.
     """
-    shared = sorted(baseline.keys() & arm.keys())
-    if not shared:
+    logs = {key: math.log(arm[key] / baseline[key]) for key in baseline.keys() & arm.keys()}
+    if not logs:
         raise ValueError("no cell and round was measured in both arms")
-    logs = [math.log(arm[key] / baseline[key]) for key in shared]
-    means = _means([cell for cell, _ in shared], logs)
-    center = statistics.fmean(means)
+    cells = len({cell for cell, _ in logs})
+    if cells == len(logs):
+        turns = _means(logs, 1)
+        error, degrees = _over_rounds(list(turns.values()))
+    else:
+        turns = _means(filled(logs), 1)
+        error, degrees = _error(logs)
+    center = statistics.fmean(turns.values())
     low = high = None
-    if len(means) > 1:
-        quantile = quantile_of(len(means) - 1)
-        squares = math.fsum((mean - center) ** 2 for mean in means)
-        half = quantile * math.sqrt(squares / (len(means) - 1) / len(means))
+    if cells > 1 and len(turns) > 1:
+        half = quantile_of(degrees, best_of) * math.sqrt(error)
         low, high = math.exp(center - half), math.exp(center + half)
-    of_rounds = _means([turn for _, turn in shared], logs)
-    spread = math.exp(max(of_rounds) - min(of_rounds)) - 1 if len(of_rounds) > 1 else None
-    return SpeedUp(math.exp(center), low, high, spread)
+    of_rounds = {turn: math.exp(value) for turn, value in turns.items()}
+    return SpeedUp(math.exp(center), low, high, of_rounds)
+
+
+def _over_rounds(means: Sequence[float]) -> tuple[float, float]:
+    """The squared standard error of a mean over rounds and its degrees of freedom."""
+    if len(means) < 2:
+        return 0.0, 1.0
+    return statistics.variance(means) / len(means), len(means) - 1.0
+
+
+def _error(logs: Mapping[Key, float]) -> tuple[float, float]:
+    """The squared standard error of the mean over cells and rounds, and its degrees of freedom.
+
+    Value = mean + cell + round + rest, all three random: the variance between cells' means counts
+    over cells, that between rounds' means over rounds, and what both hold of the rest is taken off
+    once. Degrees of freedom by Satterthwaite (1946). It is never taken as less than that of
+    either factor alone, which a chance of the rest would make it.
+    """
+    whole = filled(logs)
+    by_cell, by_round = _means(whole, 0), _means(whole, 1)
+    of_cells, cell_degrees = _over_rounds(list(by_cell.values()))
+    of_rounds, round_degrees = _over_rounds(list(by_round.values()))
+    free = cell_degrees * round_degrees - (len(whole) - len(logs))
+    rest = 0.0
+    if free > 0:
+        center = statistics.fmean(whole.values())
+        left = [value - by_cell[c] - by_round[t] + center for (c, t), value in whole.items()]
+        rest = math.fsum(value**2 for value in left) / free / len(whole)
+    error = of_cells + of_rounds - rest
+    if error <= max(of_cells, of_rounds):
+        return max((of_cells, cell_degrees), (of_rounds, round_degrees))
+    parts = [(of_cells, cell_degrees), (of_rounds, round_degrees), (rest, max(free, 1))]
+    return error, error**2 / math.fsum(part**2 / degrees for part, degrees in parts)
+
+
+def filled(logs: Mapping[Key, float]) -> dict[Key, float]:
+    """Every cell in every round: one that is missing becomes its cell's mean plus its round's
+    less the whole mean, again and again until they agree (Yates 1933), so that a failed trial
+    does not make its round look fast or slow."""
+    cells, turns = {cell for cell, _ in logs}, {turn for _, turn in logs}
+    missing = [(cell, turn) for cell in cells for turn in turns if (cell, turn) not in logs]
+    whole = {**logs, **dict.fromkeys(missing, statistics.fmean(logs.values()))}
+    for _ in range(FILLING if missing else 0):
+        by_cell, by_round = _means(whole, 0), _means(whole, 1)
+        center = statistics.fmean(whole.values())
+        for cell, turn in missing:
+            whole[cell, turn] = by_cell[cell] + by_round[turn] - center
+    return dict(sorted(whole.items()))
 
 
 @cache
-def quantile_of(degrees: int) -> float:
-    """Student t's quantile for a two-sided interval of CONFIDENCE."""
+def quantile_of(degrees: float, best_of: int = 1) -> float:
+    """Student t's quantile for two-sided intervals, `best_of` of which hold with CONFIDENCE."""
     from scipy.special import stdtrit  # a fifth of a second, which only figures need
 
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    return float(stdtrit(degrees, 1 - (1 - CONFIDENCE) / 2 / best_of))
 
 
-def _means(groups: Sequence[str], values: Sequence[float]) -> list[float]:
-    """The mean of the values of each group."""
+def _means(logs: Mapping[Key, float], of: int) -> dict[str, float]:
+    """The mean for each cell (of=0) or each round (of=1)."""
     found: dict[str, list[float]] = {}
-    for group, value in zip(groups, values, strict=True):
-        found.setdefault(group, []).append(value)
-    return [statistics.fmean(own) for own in found.values()]
+    for key in sorted(logs):
+        found.setdefault(key[of], []).append(logs[key])
+    return {name: statistics.fmean(own) for name, own in found.items()}
 
 
 def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | None:
