@@ -49,8 +49,8 @@ def test_a_steady_trend_bends_no_ratio(arms: int, rounds: int) -> None:
 
 
 def test_what_a_bent_trend_leaves_is_small() -> None:
-    """10% slower in all, all of it bent: with four arms and rounds at most 0.15% is left; three
+    """10% slower in all, all of it bent: with four arms and rounds at most 0.25% is left; three
     rotating rounds left half a percent of a steady one."""
     left = [abs(ratio - 1) for ratio in ratios(plan(4, 4), 0, 0.10)]
-    assert max(left) < 0.0015
+    assert max(left) < 0.0025
     assert statistics.fmean(left) > 0
