@@ -12,13 +12,13 @@ from common.errors import RigError
 from common.kinds.tune import apply as tune_apply
 from common.kinds.tune import course as tune
 from common.kinds.tune import plan as tune_plan
+from common.kinds.tune import rows as tune_rows
 from common.measure import run as run_folder
 from common.rig import Rig
 from scripts import _measuring
 from scripts import tune as tune_script
 from tests.conftest import Run
-from tests.test_tune import by_length, flat
-from tests.tune_world import Noise, Truth, World
+from tests.tune_world import Noise, Truth, World, by_length, flat
 
 
 def made_run(of: Rig, truth: Truth, name: str = "2026-01-02-tune-cpu", quick: bool = False) -> Path:
@@ -82,6 +82,47 @@ def test_nothing_is_written_where_nothing_is_recommended(one: Rig) -> None:
     assert (one.folder / "tpu.env").read_bytes() == before
     answer = report.answer(folder)
     assert "for chat, change nothing:" in answer
+
+
+def rewritten(folder: Path, **inputs: object) -> Path:
+    """The run with other inputs in its manifest; None takes one out."""
+    path = folder / run_folder.MANIFEST
+    manifest = json.loads(path.read_text())
+    changed = {**manifest["plan"]["inputs"], **inputs}
+    manifest["plan"]["inputs"] = {key: value for key, value in changed.items() if value is not None}
+    path.write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_run_of_the_rule_before_is_reported_if_its_tasks_were_distinct(one: Rig) -> None:
+    folder = rewritten(made_run(one, by_length), rule=None)
+    text = (folder / report.REPORT).read_text()
+    report.write(folder)
+    assert (folder / report.REPORT).read_text() == text
+    rewritten(folder, workload="documents")
+    with pytest.raises(RigError, match="of documents asked the same tasks in several rounds"):
+        report.write(folder)
+
+
+def test_a_finished_run_that_todays_rules_would_go_on_with_is_refused(one: Rig) -> None:
+    folder = made_run(one, by_length)
+    path = folder / run_folder.JOURNAL
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if '"confirm-16"' not in line))
+    with pytest.raises(RigError, match="today's rules would have measured on; measure anew"):
+        report.write(folder)
+
+
+def test_compare_shows_each_round(one: Rig) -> None:
+    folder = made_run(one, by_length)
+    summary = json.loads((folder / report.SUMMARY).read_text())
+    found = [row for row in tune_rows.rows(summary, {}) if row]
+    (over,) = [
+        row for row in found if (row["quantity"], row["arm"]) == ("speed_over_current", "n=2")
+    ]
+    (row,) = [row for row in summary["confirm"]["rows"] if row["arm"] == "n=2"]
+    assert over["note"].split()[2:] == [f"{ratio:.3f}" for ratio in row["by_round"]]
+    assert len(row["by_round"]) == 16
 
 
 def test_a_rig_that_has_changed_since_is_left_alone(one: Rig) -> None:

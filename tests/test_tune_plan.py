@@ -23,7 +23,7 @@ from tests.test_document import Words
 from tests.test_speed import assert_nothing_runs
 
 Fake = Callable[..., Engine]
-# No drafter and two lengths; a quick run is then at most 18 trials to choose, 9 to confirm, 3 more.
+# No drafter and two lengths: a quick run is at most 18 trials to choose, 12 to confirm, 3 more.
 FEW = {"TUNE_LEVERS": "draft", "TUNE_N_MAX": "2", "QUICK": "1"}
 
 
@@ -66,7 +66,11 @@ def test_the_best_length_is_found_and_said(tiny: Rig, fake: Fake) -> None:
     assert found["stages"][0]["rows"][0]["dropped"]["failed"] is False
     text = (folder(tiny) / report.REPORT).read_text()
     assert "not run on a card" in text
-    assert "set SPEC_DRAFT_N_MAX=1 (n=1)" in text
+    assert "set SPEC_DRAFT_N_MAX=1 (n=1, the best of 3 tried)" in text
+    (row,) = [row for row in found["confirm"]["rows"] if row["arm"] == "n=1"]
+    assert len(row["by_round"]) == 4
+    assert " ".join(f"{ratio:.3f}" for ratio in row["by_round"]) in text
+    assert "needs no correction for having been picked" in text
     again = {path: path.read_bytes() for path in folder(tiny).rglob("*.svg")}
     report.write(folder(tiny))
     assert (folder(tiny) / report.REPORT).read_text() == text
@@ -202,7 +206,7 @@ def test_documents_are_of_exact_length_and_each_its_own(tiny: Rig) -> None:
     texts = [str(cell.bodies[0]["messages"][-1]["content"]) for cell in plan.cells]
     documents = [text.rpartition("\n\n")[0] for text in texts]
     assert {tokenizer.count(text) for text in documents} == {500}
-    assert len(set(documents)) == len(texts) == 9
+    assert len(set(documents)) == len(texts) == 10
     with pytest.raises(RigError, match="CTX_SIZE=600 is too small for 2000 tokens"):
         tune_plan.plan(base.variant({"CTX_SIZE": "600"}), tokenizer)
 

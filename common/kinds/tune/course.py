@@ -4,21 +4,21 @@ Everything here is a function of the settings and of the journal, so a run that 
 what it would have decided, and so does a report. docs/METHOD.md explains why.
 """
 
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import RigError
+from common.kinds.tune import choosing
+from common.kinds.tune.choosing import WORTH
 from common.measure import stats
 from common.measure.arms import GREEDY
 from common.measure.plan import Arm, Round
 from common.measure.rows import output_speed
 from common.rig import needs_drafter
 
-# Two settings that differ by less are taken as equally good; a change must be worth as much.
-WORTH = 1.01
+RULE = 2
+"""of asking and deciding; 1 asked the tasks of documents and many in several rounds"""
 CHOOSE, CONFIRM, DRIFT = "choose", "confirm", "drift"
 Line = Mapping[str, Any]
 Changes = Mapping[str, str]
@@ -41,6 +41,7 @@ class Space:
     def to_json(self) -> dict[str, Any]:
         """What the manifest does not hold anyway."""
         return {
+            "rule": RULE,
             "levers": {lever: [dict(o) for o in options] for lever, options in self.levers.items()},
             "looks": [list(cells) for cells in self.looks],
             "confirms": [list(cells) for cells in self.confirms],
@@ -48,8 +49,16 @@ class Space:
 
 
 def space_of(manifest: Mapping[str, Any]) -> Space:
-    """The space that a run was made with."""
+    """The space that a run was made with.
+
+    Raises RigError if its rounds shared tasks: no interval over rounds can be had of them.
+    """
     inputs = manifest["plan"]["inputs"]
+    if inputs.get("rule", 1) < RULE and inputs["workload"] != "chat":
+        raise RigError(
+            f"this tune run of {inputs['workload']} asked the same tasks in several rounds, so "
+            "what it found is less sure than it looks; measure anew"
+        )
     return Space(manifest["settings"], inputs["levers"], inputs["looks"], inputs["confirms"])
 
 
@@ -86,9 +95,9 @@ class Course:
 
     @property
     def recommended(self) -> bool:
-        """Whether the winner is surely better than what is set."""
+        """Whether the winner is surely better than what is set, by what a change must be worth."""
         low = self.confirmed.low if self.confirmed else None
-        return low is not None and low > 1
+        return low is not None and low >= WORTH
 
     @property
     def arms(self) -> dict[str, Arm]:
@@ -183,7 +192,8 @@ def _choose(space: Space, stage: Stage, journal: Journal, current: Arm) -> list[
     alive = list(stage.arms)
     for index, cells in enumerate(space.looks):
         turn = Round(f"{stage.lever}-{index + 1}", CHOOSE, GREEDY, only=frozenset(cells))
-        blocks = [(turn, arm) for arm in _rotated(alive, index)]
+        # The order is that of all arms, so that those left are mirrored whatever was dropped.
+        blocks = [(turn, arm) for arm in in_turn(stage.arms, index) if arm in alive]
         if not all(journal.holds(turn, arm) for arm in alive):
             return blocks
         stage.rounds.append(turn)
@@ -195,50 +205,28 @@ def _choose(space: Space, stage: Stage, journal: Journal, current: Arm) -> list[
         alive = [arm for arm in alive if arm.name not in stage.dropped]
         if not alive:
             raise RigError(f"every setting of {stage.lever} failed; the last one: {reason}")
-        for name, why in _ruled_out(stage, alive, journal):
+        for name, why in choosing.ruled_out(_speeds(stage, alive, journal), stage.arms[0].name):
             stage.dropped[name] = {"after": prompts, "failed": False, "why": why}
         alive = [arm for arm in alive if arm.name not in stage.dropped]
         if len(alive) == 1:
             break
-    stage.best = _best(stage, alive, journal)
+    name = choosing.best(_speeds(stage, alive, journal), stage.arms[0].name)
+    stage.best = next(arm for arm in alive if arm.name == name)
     return []
 
 
-def _ruled_out(stage: Stage, alive: list[Arm], journal: Journal) -> Iterator[tuple[str, str]]:
-    """Arms that cannot be the best, or cannot be worth a change, with the reason."""
-    speeds = {arm.name: journal.of(arm, stage.rounds) for arm in alive}
-    leader = max(alive, key=lambda arm: _mean(speeds[arm.name]))
-    unchanged = stage.arms[0]
-    for arm in alive:
-        up = stats.speed_up(speeds[leader.name], speeds[arm.name])
-        limit = 1 / WORTH if arm is unchanged else 1
-        if arm is not leader and up.high is not None and up.high < limit:
-            yield arm.name, f"{_words(up)} the speed of {leader.name}"
-        elif unchanged in alive and arm is not unchanged:
-            up = stats.speed_up(speeds[unchanged.name], speeds[arm.name])
-            if up.high is not None and up.high < WORTH:
-                yield arm.name, f"{_words(up)} the speed of {unchanged.name}: not worth a change"
-
-
-def _best(stage: Stage, alive: list[Arm], journal: Journal) -> Arm:
-    """The fastest of those left. While not to change is still a choice: the fastest of those that
-    are surely faster, by their interval, and worth a change, by their mean."""
-    speeds = {arm.name: journal.of(arm, stage.rounds) for arm in alive}
-    unchanged = stage.arms[0]
-    ranked = sorted(alive, key=lambda arm: _mean(speeds[arm.name]), reverse=True)
-    if unchanged not in alive:
-        return ranked[0]
-    for arm in ranked[: ranked.index(unchanged)]:
-        up = stats.speed_up(speeds[unchanged.name], speeds[arm.name])
-        if up.ratio >= WORTH and up.low is not None and up.low > 1:
-            return arm
-    return unchanged
+def _speeds(stage: Stage, arms: Sequence[Arm], journal: Journal) -> dict[str, choosing.Speeds]:
+    """Arm -> its speeds in the looks that are done."""
+    return {arm.name: journal.of(arm, stage.rounds) for arm in arms}
 
 
 def _confirm(space: Space, course: Course, journal: Journal) -> None:
     """Hold the winner to the current setting on prompts of their own, in a fixed number of rounds.
 
-    Nothing is looked at before the last round, so the interval means what it says.
+    A round is one start of either server and prompts that no other round asks, so its ratio holds
+    everything that varies: the interval is Student's t over rounds. Nothing is looked at before the
+    last one. The winner was picked on other prompts and starts, so its interval needs no correction
+    for having been picked.
     """
     assert course.winner is not None
     none = make_arm(space.settings, {"SPEC_TYPE": ""})
@@ -249,7 +237,7 @@ def _confirm(space: Space, course: Course, journal: Journal) -> None:
         return
     rounds = confirm_rounds(space)
     for index, turn in enumerate(rounds):
-        course.todo += [(turn, arm) for arm in _rotated(course.confirming, index)]
+        course.todo += [(turn, arm) for arm in in_turn(course.confirming, index)]
     if not all(journal.holds(turn, arm) for turn, arm in course.todo):
         return
     for turn, arm in course.todo:
@@ -259,7 +247,7 @@ def _confirm(space: Space, course: Course, journal: Journal) -> None:
                 course.failed = reason
     course.todo = []
     if course.winner.name != course.current.name and course.failed is None:
-        course.confirmed = by_round(
+        course.confirmed = stats.speed_up(
             journal.of(course.current, rounds), journal.of(course.winner, rounds)
         )
 
@@ -269,20 +257,6 @@ def confirm_rounds(space: Space) -> list[Round]:
         Round(f"confirm-{index + 1}", CONFIRM, GREEDY, only=frozenset(cells))
         for index, cells in enumerate(space.confirms)
     ]
-
-
-def by_round(baseline: Mapping[stats.Key, float], arm: Mapping[stats.Key, float]) -> stats.SpeedUp:
-    """Speed-up whose interval is over rounds, for rounds that each have their own prompts.
-
-    A round is one start of either server and prompts nobody else is asked, so one round's ratio
-    holds everything that varies: prompts, the server's start, and noise. Rounds are independent,
-    hence Student's t on their means with rounds - 1 degrees of freedom.
-    """
-    return stats.speed_up(_turned(baseline), _turned(arm))
-
-
-def _turned(speeds: Mapping[stats.Key, float]) -> dict[stats.Key, float]:
-    return {(turn, cell): speed for (cell, turn), speed in speeds.items()}
 
 
 def make_arm(settings: Mapping[str, str], changes: Changes) -> Arm:
@@ -352,15 +326,9 @@ def _check_current(arm: Arm, current: Arm, reason: str) -> None:
         )
 
 
-def _rotated(arms: list[Arm], index: int) -> list[Arm]:
-    first = index % len(arms)
-    return [*arms[first:], *arms[:first]]
-
-
-def _mean(speeds: Mapping[stats.Key, float]) -> float:
-    """Mean of the logarithms."""
-    return statistics.fmean(math.log(speed) for speed in speeds.values())
-
-
-def _words(up: stats.SpeedUp) -> str:
-    return f"{up.ratio:.3f}x ({up.low:.3f} to {up.high:.3f})"
+def in_turn(arms: Sequence[Arm], index: int) -> list[Arm]:
+    """The arms in the order of the round of this index, as Plan.blocks has it: every second round
+    has that of the one before it reversed, and each such pair begins one arm further on."""
+    first = index // 2 % len(arms)
+    order = [*arms[first:], *arms[:first]]
+    return order[::-1] if index % 2 else order

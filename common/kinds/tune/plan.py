@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.errors import RigError
 from common.kinds.tune import course
@@ -21,12 +21,14 @@ DOCUMENT_TOKENS = 2000
 AT_ONCE = 8
 OWN_TEXT = 400  # characters before which each of many requests stands
 ROOM = 700  # tokens that each of many requests needs: its text, its task, its reply
-# Prompts before each decision, and rounds and prompts of the confirmation.
-LOOKS, PER_LOOK = 3, 4
-ROUNDS, PER_ROUND = 8, 2
+# Prompts before each decision, and rounds of the confirmation, of one prompt each: both even in
+# number, for every second one has the arms in reverse.
+LOOKS, PER_LOOK = 4, 3
+ROUNDS = 16
+MIXED = 2  # tasks of one confirming batch of many
 QUICK_TOKENS, QUICK_DOCUMENT_TOKENS = 48, 500
 QUICK_LOOKS, QUICK_PER_LOOK = 2, 3
-QUICK_ROUNDS, QUICK_PER_ROUND = 3, 1
+QUICK_ROUNDS = 4
 # The levers' options.
 P_MINS = ("0.5", "0.75")
 UBATCH_SIZES = (256, 1024)
@@ -34,6 +36,7 @@ CACHE_TYPES = ("f16", "q8_0")
 BATCH_DEFAULT = 2048  # llama-server's own BATCH_SIZE
 BY_WORKLOAD = {"chat": (), "documents": ("batch",), "many": ("batch", "kv-layout")}
 Words = list[tuple[str, str]]
+Part = TypeVar("Part")
 
 
 def base(rig: Rig) -> Rig:
@@ -138,9 +141,10 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
     """
     about: dict[str, Any] = {"workload": rig.tune_for}
     looks = (QUICK_LOOKS, QUICK_PER_LOOK) if quick else (LOOKS, PER_LOOK)
-    rounds = (QUICK_ROUNDS, QUICK_PER_ROUND) if quick else (ROUNDS, PER_ROUND)
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    mixed = MIXED if rig.tune_for == "many" else 1
     choose = _words(f"{rig.tune_for}-{CHOOSE}-", looks[0] * looks[1])
-    confirm = _words(f"{rig.tune_for}-{CONFIRM}-", rounds[0] * rounds[1])
+    confirm = _words(f"{rig.tune_for}-{CONFIRM}-", rounds * mixed)
     tokens = QUICK_TOKENS if quick else TOKENS
     if rig.tune_for == "documents":
         assert tokenizer is not None
@@ -152,20 +156,19 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
         if length + ROOM > rig.ctx_size:
             raise RigError(f"{rig.name}: CTX_SIZE={rig.ctx_size} is too small for {length} tokens")
     elif rig.tune_for == "many":
-        bodies = _many(rig.parallel or 1, choose, confirm, tokens)
+        bodies = _many(rig.parallel or 1, _parts(choose, looks[1]), _parts(confirm, mixed), tokens)
     else:
         bodies = [[_body(text, tokens)] for _name, text in choose + confirm]
-    uses = [CHOOSE] * len(choose) + [CONFIRM] * len(confirm)
+    names = _named(CHOOSE, choose) + _named(CONFIRM, confirm[::mixed])
     cells = [
-        Cell(name, asked, {"use": use})
-        for (name, _text), use, asked in zip(choose + confirm, uses, bodies, strict=True)
+        Cell(name, asked, {"use": name.split("-")[0]})
+        for name, asked in zip(names, bodies, strict=True)
     ]
-    names = [cell.name for cell in cells]
     space = Space(
         rig.settings(),
         levers(rig),
         _parts(names[: len(choose)], looks[1]),
-        _parts(names[len(choose) :], rounds[1]),
+        _parts(names[len(choose) :], 1),
     )
     start = course.replay(space, [])
     if all(stage.skipped for stage in start.stages):
@@ -199,17 +202,23 @@ def _rounds(space: Space) -> list[Round]:
 
 
 def _words(prefix: str, count: int) -> Words:
-    """So many cells' names and texts; where the file has fewer, they come again, numbered on."""
+    """The first so many tasks of a use, each with its name; none comes twice.
+
+    A setting may suit one task more than another, so a task asked in two rounds would make them
+    look more alike than other tasks are.
+    """
     found = [
         (name.removeprefix(prefix), text)
         for name, text in prompts(PROMPTS).items()
         if name.startswith(prefix)
     ]
-    use = prefix.split("-")[1]
-    return [
-        (f"{use}-{index + 1}-{found[index % len(found)][0]}", found[index % len(found)][1])
-        for index in range(count)
-    ]
+    assert len(found) >= count, f"{PROMPTS} has {len(found)} of {prefix}, {count} are asked"
+    return found[:count]
+
+
+def _named(use: str, asked: Words) -> list[str]:
+    """Names of cells."""
+    return [f"{use}-{index + 1}-{name}" for index, (name, _text) in enumerate(asked)]
 
 
 def _body(text: str, tokens: int) -> dict[str, Any]:
@@ -229,22 +238,27 @@ def _behind(source: Document, tokens: int, tokenizer: Tokenizer, asked: Words) -
     return texts
 
 
-def _many(at_once: int, choose: Words, confirm: Words, tokens: int) -> list[list[dict[str, Any]]]:
-    """Batches of different requests, each before a made-up text of its own."""
+def _many(
+    at_once: int, looks: Sequence[Words], rounds: Sequence[Words], tokens: int
+) -> list[list[dict[str, Any]]]:
+    """Batches of different requests, each before a made-up text of its own.
+
+    A look has as many batches as tasks and mixes them in each, a confirming round has one.
+    """
+    firsts = [(tasks, first) for tasks in looks for first in range(len(tasks))]
     batches: list[list[dict[str, Any]]] = []
-    for asked in (choose, confirm):
-        for index in range(len(asked)):
-            requests = []
-            for slot in range(at_once):
-                _name, words = asked[(index + slot) % len(asked)]
-                seed = 1000 * len(batches) + slot
-                requests.append(_body(f"{words}\n\n{made(seed, OWN_TEXT)}", tokens))
-            batches.append(requests)
+    for tasks, first in [*firsts, *((tasks, 0) for tasks in rounds)]:
+        requests = []
+        for slot in range(at_once):
+            _name, words = tasks[(first + slot) % len(tasks)]
+            seed = 1000 * len(batches) + slot
+            requests.append(_body(f"{words}\n\n{made(seed, OWN_TEXT)}", tokens))
+        batches.append(requests)
     return batches
 
 
-def _parts(names: Sequence[str], size: int) -> list[list[str]]:
-    return [list(names[start : start + size]) for start in range(0, len(names), size)]
+def _parts(found: Sequence[Part], size: int) -> list[list[Part]]:
+    return [list(found[start : start + size]) for start in range(0, len(found), size)]
 
 
 def planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:

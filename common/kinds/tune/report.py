@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from common.kinds.tune import apply as tune_apply
+from common.kinds.tune.choosing import WORTH
+from common.kinds.tune.rows import rounds
 from common.measure import figures, page
 
+WORTH_IN_WORDS = f"{WORTH - 1:.0%}"
 LEVERS = {
     "draft": "Draft length and type",
     "types": "Draft types joined",
@@ -34,6 +37,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         *_changes(summary),
         "## Confirmed",
         _confirmed(summary),
+        *_rounds(summary),
         *_confirm_figure(summary, folder),
         "## Everything that was tried",
         _workload(summary),
@@ -48,10 +52,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "\n".join(
             [
                 "- The interval that decides is over rounds of the confirmation; each has its own "
-                "prompts and its own start of every server, and none is looked at "
-                "before the last is "
-                "done. Without any true difference a change is recommended in about "
-                "one run of forty.",
+                "prompts and its own start of every server, and none is looked at before the last "
+                f"is done. A change worth less than {WORTH_IN_WORDS} is recommended in at most one "
+                "run of forty.",
                 *page.trust(summary),
                 page.time_line(summary["time"]),
             ]
@@ -77,10 +80,15 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     up = found["speed_up"]
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
-        f"{where}, set {settings} ({summary['winner']}): {page.ratio(up)} ({page.interval(up)}) "
-        f"the speed of the current setting ({summary['current']}), on prompts not used to choose "
-        "it."
+        f"{where}, set {settings} ({summary['winner']}, the best of {_tried(summary)} tried): "
+        f"{page.ratio(up)} ({page.interval(up)}) the speed of the current setting "
+        f"({summary['current']}), on prompts not used to choose it."
     )
+
+
+def _tried(summary: dict[str, Any]) -> int:
+    """How many settings were tried, the current one among them."""
+    return len({row["arm"] for stage in summary["stages"] for row in stage["rows"]})
 
 
 def _overridden(manifest: dict[str, Any]) -> list[str]:
@@ -116,10 +124,13 @@ def _workload(summary: dict[str, Any]) -> str:
         "of the last reply, reading the prompt included; greedy, replies of exact length. One "
         "lever after the other, each on top of the best so far, which runs again beside its "
         f"options. A setting is dropped as soon as its {page.LEVEL} interval over prompts rules it "
-        "out: against the fastest, or against the best so far, where it cannot be worth 1% more. "
-        "The best so far is dropped when something is surely worth 1% more. Of what is left the "
-        "fastest wins; while the best so far is in, only a setting whose interval lies above it "
-        "and whose mean is 1% more."
+        "out: against the fastest, or against the best so far, where it cannot be worth "
+        f"{WORTH_IN_WORDS} more. The best so far is dropped when something is worth "
+        f"{WORTH_IN_WORDS} more by its interval. Of what is left the fastest wins; while the best "
+        f"so far is in, only a setting whose interval lies above it and whose mean is "
+        f"{WORTH_IN_WORDS} more. This interval does not hold what a server's start adds, so no "
+        "verdict is given here: what it gets wrong can cost the best setting, and is caught by "
+        "the confirmation."
     )
 
 
@@ -210,15 +221,37 @@ def _confirmed(summary: dict[str, Any]) -> str:
         page.memory_title(found["rows"]),
     ]
     text = (
-        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in "
-        f"{found['rounds']} rounds. A change is recommended only if the whole interval over the "
-        "current setting lies above 1."
+        f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in {found['rounds']} "
+        "rounds with prompts and server starts of their own. A change is recommended only if the "
+        f"interval over the current setting begins at {WORTH} or above: surely worth "
+        f"{WORTH_IN_WORDS}."
     )
+    if summary["winner"] != summary["current"]:
+        text += (
+            f" {summary['winner']} is the best of {_tried(summary)} settings tried. It was picked "
+            "on other prompts and other starts than these, so its interval needs no correction "
+            "for having been picked."
+        )
     if found["rounds"] < found["of"]:
         text += f" Not finished: {found['rounds']} of {found['of']} rounds."
     if found["failed"]:
         text += f" {summary['winner']} failed: {_first_line(found['failed'])}"
     return f"{page.table(head, rows)}\n\n{text}"
+
+
+def _rounds(summary: dict[str, Any]) -> list[str]:
+    """The ratio of every round of the confirmation."""
+    found = summary["confirm"]
+    rows = []
+    for row in found["rows"] if found else []:
+        ratios = [ratio for ratio in row["by_round"] if ratio is not None]
+        if row["over_current"]:
+            above = f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)}"
+            rows.append([row["arm"], above, rounds(row["by_round"])])
+    if not rows:
+        return []
+    head = ["setting", "rounds above 1", f"each round over {summary['current']}"]
+    return [page.table(head, rows)]
 
 
 def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Rows: the figures of a tune run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
@@ -13,7 +13,18 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
     for row in (summary["confirm"] or {"rows": []})["rows"]:
         name = row["arm"]
         yield figure("tokens_per_second", "tokens/s", name, row["tokens_per_second"], CONFIRMED)
-        yield speed_up(row["over_current"], name, CONFIRMED, "speed_over_current")
+        yield _with_rounds(
+            speed_up(row["over_current"], name, CONFIRMED, "speed_over_current"), row
+        )
         yield speed_up(row["over_none"], name, CONFIRMED)
         yield kept_share(row["kept"], name, CONFIRMED)
     yield drift(summary)
+
+
+def _with_rounds(found: Row | None, row: Mapping[str, Any]) -> Row | None:
+    return {**found, "note": f"each round: {rounds(row['by_round'])}"} if found else None
+
+
+def rounds(by_round: Sequence[float | None]) -> str:
+    """The ratio of each round, in their order."""
+    return " ".join("failed" if ratio is None else f"{ratio:.3f}" for ratio in by_round)

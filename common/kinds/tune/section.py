@@ -17,7 +17,7 @@ def section(found: Found) -> Section | None:
                     run["hardware"],
                     over["arm"],
                     speed_up(over),
-                    over["verdict"],
+                    (over["note"] or "").removeprefix("each round: "),
                     speed_up(over_none),
                     to_know(run),
                 ]
@@ -29,7 +29,7 @@ def section(found: Found) -> Section | None:
         "hardware",
         "setting",
         f"over the current setting ({LEVEL})",
-        "verdict",
+        "each round over the current setting",
         f"over no drafter ({LEVEL})",
         "to know",
     ]

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.errors import RigError
+from common.kinds.tune import choosing
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
 from common.measure import rows as measure_rows
@@ -14,14 +16,20 @@ from common.measure.rows import Trial, output_speed, significant
 
 
 def summarise(folder: Path) -> dict[str, Any]:
-    """Every figure of a tune report, from the run directory alone."""
+    """Every figure of a tune report, from the run directory alone.
+
+    Raises RigError if the run was decided by other rules than today's.
+    """
     log = Log(folder)
     space = tune.space_of(log.manifest)
     course = tune.replay(space, log.lines)
+    if course.todo and log.manifest["ended"]:
+        raise RigError(f"{folder}: today's rules would have measured on; measure anew")
     log.arms = list(course.arms)
     log.manifest["plan"]["arms"] = {name: dict(arm.changes) for name, arm in course.arms.items()}
     inputs = log.manifest["plan"]["inputs"]
     counted = log.of_kind(CHOOSE) + log.of_kind(CONFIRM)
+    confirm = _confirm(log, space, course)
     return {
         **log.head(),
         "workload": inputs["workload"],
@@ -30,8 +38,8 @@ def summarise(folder: Path) -> dict[str, Any]:
         "current": course.current.name,
         "winner": course.winner.name if course.winner else None,
         "stages": [_stage(log, stage) for stage in course.stages],
-        "confirm": _confirm(log, space, course),
-        "recommendation": recommendation(inputs["workload"], course),
+        "confirm": confirm,
+        "recommendation": recommendation(inputs["workload"], course, confirm),
         "effort": _effort(log, space, course),
         "failed": log.failed(),
         "drift": log.drift(output_speed),
@@ -66,11 +74,21 @@ def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any
         "changes": dict(arm.changes),
         "prompts": len(own),
         "tokens_per_second": measure_rows.mean_speed(speeds),
-        "speed_up": None if arm.name == unchanged else measure_rows.speed_up(base, speeds),
+        "speed_up": None if arm.name == unchanged else _while_choosing(base, speeds),
         "kept": measure_rows.kept(own),
         "memory_mib": measure_rows.memory(own, log.ready_memory(arm.name)),
         "dropped": stage.dropped.get(arm.name),
     }
+
+
+def _while_choosing(base: choosing.Speeds, arm: choosing.Speeds) -> dict[str, Any] | None:
+    """A speed-up with the interval that choosing goes by. It is none to call a verdict by."""
+    found = measure_rows.speed_up(base, arm)
+    if found is None:
+        return None
+    up = choosing.over_prompts(base, arm)
+    ends = {"low": significant(up.low), "high": significant(up.high)}
+    return {**found, **ends, "verdict": "unknown"}
 
 
 def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
@@ -119,36 +137,22 @@ def over(
     """An arm's speed-up over another in the confirmation; None over itself or if unmeasured."""
     if base == arm or not speeds[base].keys() & speeds[arm].keys():
         return None
-    found = tune.by_round(speeds[base], speeds[arm])
-    return _interval(found, stats.speed_up(speeds[base], speeds[arm]).round_spread)
-
-
-def _interval(up: stats.SpeedUp, spread: float | None) -> dict[str, Any]:
-    return {
-        "ratio": significant(up.ratio),
-        "low": significant(up.low),
-        "high": significant(up.high),
-        "round_spread": significant(spread),
-        "verdict": up.verdict,
-    }
+    return measure_rows.speed_up(speeds[base], speeds[arm])
 
 
 def _by_round(
     speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str, rounds: Sequence[Round]
 ) -> list[float | None]:
     """The arm's speed over the current setting in each round."""
-    found = []
-    for turn in rounds:
-        ratios = [
-            speeds[arm][key] / speeds[base][key]
-            for key in speeds[arm].keys() & speeds[base].keys()
-            if key[1] == turn.name
-        ]
-        found.append(significant(stats.geometric_mean(sorted(ratios))) if ratios else None)
-    return found
+    if not speeds[base].keys() & speeds[arm].keys():
+        return [None] * len(rounds)
+    found = stats.speed_up(speeds[base], speeds[arm]).rounds
+    return [significant(found.get(turn.name)) for turn in rounds]
 
 
-def recommendation(workload: str, course: Course) -> dict[str, Any]:
+def recommendation(
+    workload: str, course: Course, confirm: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What to set for the workload. No changes: leave the settings as they are."""
     found: dict[str, Any] = {"workload": workload, "changes": {}, "speed_up": None}
     if course.winner is None:
@@ -162,11 +166,16 @@ def recommendation(workload: str, course: Course) -> dict[str, Any]:
         return {**found, "reason": f"The best found, {winner}, is not confirmed yet."}
     figure = f"{up.ratio:.3f}x ({up.low:.3f} to {up.high:.3f}) the speed of {current}"
     if not course.recommended:
-        reason = f"The best found, {winner}, is not surely faster on other prompts: {figure}."
+        worth = f"{choosing.WORTH - 1:.0%}"
+        reason = (
+            f"The best found, {winner}, is not surely {worth} faster on other prompts: {figure}."
+        )
         return {**found, "reason": reason}
     reason = f"{winner} ran at {figure} on prompts that were not used to choose it."
+    rows = confirm["rows"] if confirm else []
+    (over_current,) = [row["over_current"] for row in rows if row["arm"] == winner]
     changes = dict(course.winner.changes)
-    return {**found, "changes": changes, "speed_up": _interval(up, None), "reason": reason}
+    return {**found, "changes": changes, "speed_up": over_current, "reason": reason}
 
 
 def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
