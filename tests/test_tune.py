@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import RigError
 from common.kinds.tune import course as tune
-from common.kinds.tune.choosing import over_prompts, ruled_out
+from common.kinds.tune.choosing import best, over_prompts, ruled_out
 from common.kinds.tune.course import Course, Space
 from common.measure.plan import Arm, Plan, Round, rounds_of
 from tests.tune_world import (
@@ -264,6 +264,15 @@ def test_while_choosing_the_interval_is_over_prompts() -> None:
     half = 3.182446 * statistics.stdev(logs.values()) / 2
     assert up.low == pytest.approx(math.exp(0.25 - half))
     assert up.high == pytest.approx(math.exp(0.25 + half))
+
+
+def test_once_a_change_is_worth_it_the_fastest_is_taken() -> None:
+    """n=1 is surely faster than the current n=2; n=3 is faster still, but its prompts differ."""
+    prompts = [("a", "1"), ("b", "1"), ("c", "2")]
+    ratios = {"n=2": (1.0, 1.0, 1.0), "n=1": (1.1, 1.11, 1.12), "n=3": (1.0, 1.3, 1.6)}
+    speeds = {name: dict(zip(prompts, own, strict=True)) for name, own in ratios.items()}
+    assert best(speeds, "n=2") == "n=3"
+    assert best({name: speeds[name] for name in ("n=2", "n=3")}, "n=2") == "n=2"
 
 
 def test_one_prompt_rules_nothing_out() -> None:

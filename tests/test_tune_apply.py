@@ -125,6 +125,20 @@ def test_compare_shows_each_round(one: Rig) -> None:
     assert len(row["by_round"]) == 16
 
 
+def test_no_drafter_that_was_not_chosen_but_is_ahead_is_said(one: Rig) -> None:
+    folder = made_run(one, by_length)
+    assert "no drafter" not in report.answer(folder)
+    path = folder / report.SUMMARY
+    summary = json.loads(path.read_text())
+    rows = {row["arm"]: row for row in summary["confirm"]["rows"]}
+    up = rows["n=2"]["over_current"]
+    rows["none"]["over_current"] = {**up, "ratio": 2.0, "low": 1.8, "high": 2.2}
+    rows["n=2"]["over_none"] = {**up, "ratio": 0.6, "low": 0.5, "high": 0.7}
+    path.write_text(json.dumps(summary))
+    said = "no drafter, which was not chosen, ran at 2.000x (1.800 to 2.200) the speed of n=1"
+    assert said in report.answer(folder)
+
+
 def test_a_rig_that_has_changed_since_is_left_alone(one: Rig) -> None:
     folder = made_run(one, by_length)
     path = one.folder / "tpu.env"

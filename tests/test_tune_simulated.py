@@ -51,13 +51,11 @@ def remembered() -> Iterator[None]:
         yield
 
 
-def tuned(
-    of: Space, truth: Truth, seeds: int, start: float = Noise.start
-) -> list[tuple[World, Course]]:
+def tuned(of: Space, truth: Truth, seeds: int, **noise: float) -> list[tuple[World, Course]]:
     found = []
     for seed in range(seeds):
-        noise = Noise(trial=TRIAL_NOISE[seed % len(TRIAL_NOISE)], start=start)
-        world = World(of, truth, noise, seed)
+        trial = TRIAL_NOISE[seed % len(TRIAL_NOISE)]
+        world = World(of, truth, Noise(trial=trial, **noise), seed)
         found.append((world, world.tuned()))
     return found
 
@@ -84,10 +82,10 @@ def test_the_best_is_found_in_less_than_half_the_time_of_the_full_grid(
     assert sum(choosing) / SEEDS < 0.5
 
 
-def test_without_a_true_difference_a_change_is_hardly_ever_recommended() -> None:
-    seeds = 200
-    found = [course.recommended for _, course in tuned(space(), flat, seeds)]
-    assert sum(found) / seeds < 0.05
+@pytest.mark.parametrize("start", [0.005, 0.02])
+def test_without_a_true_difference_a_change_is_hardly_ever_recommended(start: float) -> None:
+    found = [course.recommended for _, course in tuned(space(), flat, SEEDS, start=start)]
+    assert sum(found) / SEEDS < 0.03
 
 
 def plan_for(workload: str) -> Plan:
@@ -144,7 +142,7 @@ def test_the_final_interval_alone_keeps_false_alarms_below_5_percent(
     give 8 to 16%."""
     made = plan_for(workload)
     of = tune.space_of({"settings": space().settings, "plan": made.to_json()})
-    tasks, runs = tasks_of(made), 1200
+    tasks, runs = tasks_of(made), 800
     lows = [confirmed(World(of, flat, noise, seed, tasks)).low or 0 for seed in range(runs)]
     assert 0.01 < sum(low > 1 for low in lows) / runs < 0.04  # 2.5% is what a 95% interval promises
 
@@ -155,7 +153,7 @@ def test_what_is_not_worth_a_percent_is_hardly_ever_recommended() -> None:
     def truth(settings: Mapping[str, str]) -> float:
         return WORTH if settings["SPEC_DRAFT_N_MAX"] == "1" else 1
 
-    of, runs = space(tune_levers="draft"), 1200
+    of, runs = space(tune_levers="draft"), 800
     course = Course(tune.make_arm(of.settings, {}))
     found = []
     for seed in range(runs):
@@ -165,20 +163,29 @@ def test_what_is_not_worth_a_percent_is_hardly_ever_recommended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "start", "least", "most"),
+    ("gain", "noise", "least", "most"),
     [
-        (0.08, 0.005, 0.95, 1),
-        (0.05, 0.005, 0.78, 0.94),
-        (0.03, 0.005, 0.2, 0.44),
-        (0.08, 0.02, 0.92, 1),
-        (0.05, 0.02, 0.58, 0.82),
-        (0.03, 0.02, 0.05, 0.26),
+        (0.08, {"start": 0.005}, 0.95, 1),
+        (0.05, {"start": 0.005}, 0.78, 0.94),
+        (0.03, {"start": 0.005}, 0.2, 0.44),
+        (0.08, {"start": 0.02}, 0.92, 1),
+        (0.05, {"start": 0.02}, 0.58, 0.82),
+        (0.03, {"start": 0.02}, 0.05, 0.26),
+        (0.08, {"task": 0.06}, 0.2, 0.48),
     ],
 )
 def test_how_small_a_difference_is_found(
-    gain: float, start: float, least: float, most: float
+    gain: float, noise: dict[str, float], least: float, most: float
 ) -> None:
     """What docs/METHOD.md says of differences that noise can hide."""
-    found = tuned(space(tune_levers="draft"), third_ahead(gain), SEEDS, start)
+    found = tuned(space(tune_levers="draft"), third_ahead(gain), SEEDS, **noise)
     best = [world.final(course) >= world.best() / WORTH for world, course in found]
     assert least <= sum(best) / SEEDS <= most
+
+
+def test_how_often_a_lever_that_is_worth_nothing_is_taken_along() -> None:
+    """p-min changes nothing here; docs/METHOD.md says one run in six with starts of 2%."""
+    found = tuned(space(spec_draft_n_max="1"), by_length, SEEDS, start=0.02)
+    along = [course.winner and "SPEC_DRAFT_P_MIN" in course.winner.changes for _, course in found]
+    assert 0.05 < sum(map(bool, along)) / SEEDS < 0.28
+    assert sum(world.share_of_grid() for world, _ in found) / SEEDS < 0.5

@@ -46,16 +46,14 @@ def ruled_out(speeds: Mapping[str, Speeds], unchanged: str) -> Iterator[tuple[st
 
 
 def best(speeds: Mapping[str, Speeds], unchanged: str) -> str:
-    """The fastest of those left. While not to change is still a choice: the fastest of those whose
-    interval lies above it and whose mean is worth a change."""
-    ranked = sorted(speeds, key=lambda name: _mean(speeds[name]), reverse=True)
+    """The fastest of those left. While not to change is still a choice: only if one of them is
+    worth a change by its mean and its interval lies above what is unchanged."""
+    leader = max(speeds, key=lambda name: _mean(speeds[name]))
     if unchanged not in speeds:
-        return ranked[0]
-    for name in ranked[: ranked.index(unchanged)]:
-        up = over_prompts(speeds[unchanged], speeds[name])
-        if up.ratio >= WORTH and up.low is not None and up.low > 1:
-            return name
-    return unchanged
+        return leader
+    ups = [over_prompts(speeds[unchanged], speeds[name]) for name in speeds if name != unchanged]
+    worth = any(up.ratio >= WORTH and up.low is not None and up.low > 1 for up in ups)
+    return leader if worth else unchanged
 
 
 def words(up: stats.SpeedUp) -> str:

@@ -76,13 +76,30 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     if not found["changes"]:
         reason = found["reason"]
         verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
-        return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}"
+        return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}{_no_drafter_ahead(summary)}"
     up = found["speed_up"]
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
         f"{where}, set {settings} ({summary['winner']}, the best of {_tried(summary)} tried): "
         f"{page.ratio(up)} ({page.interval(up)}) the speed of the current setting "
-        f"({summary['current']}), on prompts not used to choose it."
+        f"({summary['current']}), on prompts not used to choose it.{_no_drafter_ahead(summary)}"
+    )
+
+
+def _no_drafter_ahead(summary: dict[str, Any]) -> str:
+    """A sentence where no drafter, which every confirmation asks, did surely better than what is
+    set, and the best found did not surely beat it; else nothing."""
+    rows = (summary["confirm"] or {"rows": []})["rows"]
+    over_none = [row["over_none"] for row in rows if row["arm"] == summary["winner"]]
+    ahead = [row["over_current"] for row in rows if row["over_none"] is None]
+    if not any(over_none) or not any(ahead):  # one of them is no drafter itself, or failed
+        return ""
+    up = ahead[0]
+    if (up["low"] or 0) < WORTH or (over_none[0]["low"] or 0) > 1:
+        return ""
+    return (
+        f" But no drafter, which was not chosen, ran at {page.ratio(up)} ({page.interval(up)}) the "
+        f"speed of {summary['current']} in the same rounds: see what `make tune SPEC_TYPE=` says."
     )
 
 
@@ -127,7 +144,7 @@ def _workload(summary: dict[str, Any]) -> str:
         "out: against the fastest, or against the best so far, where it cannot be worth "
         f"{WORTH_IN_WORDS} more. The best so far is dropped when something is worth "
         f"{WORTH_IN_WORDS} more by its interval. Of what is left the fastest wins; while the best "
-        f"so far is in, only a setting whose interval lies above it and whose mean is "
+        "so far is in, only if a setting's interval lies above it and its mean is "
         f"{WORTH_IN_WORDS} more. This interval does not hold what a server's start adds, so no "
         "verdict is given here: what it gets wrong can cost the best setting, and is caught by "
         "the confirmation."
