@@ -11,6 +11,7 @@ from common.kinds.tune import course as tune
 from common.kinds.tune.choosing import best, over_prompts, ruled_out
 from common.kinds.tune.course import Course, Space
 from common.measure.plan import Arm, Plan, Round, rounds_of
+from common.measure.stats import SpeedUp
 from tests.tune_world import (
     TOKENS,
     Noise,
@@ -273,6 +274,19 @@ def test_once_a_change_is_worth_it_the_fastest_is_taken() -> None:
     speeds = {name: dict(zip(prompts, own, strict=True)) for name, own in ratios.items()}
     assert best(speeds, "n=2") == "n=3"
     assert best({name: speeds[name] for name in ("n=2", "n=3")}, "n=2") == "n=2"
+
+
+@pytest.mark.parametrize(
+    ("low", "above", "recommended"),
+    [(1.01, 12, True), (1.009, 16, False), (1.2, 11, False), (None, 16, False)],
+)
+def test_what_is_recommended(low: float | None, above: int, recommended: bool) -> None:
+    """By the interval's lower end, and by how many of the single rounds agree."""
+    course = Course(Arm("n=2", {}))
+    assert not course.recommended
+    rounds = {str(index): 1.2 if index < above else 0.99 for index in range(16)}
+    course.confirmed = SpeedUp(1.3, low, 1.5, rounds)
+    assert course.recommended is recommended
 
 
 def test_one_prompt_rules_nothing_out() -> None:

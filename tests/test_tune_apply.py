@@ -13,7 +13,11 @@ from common.kinds.tune import apply as tune_apply
 from common.kinds.tune import course as tune
 from common.kinds.tune import plan as tune_plan
 from common.kinds.tune import rows as tune_rows
+from common.kinds.tune import summary as tune_summary
+from common.kinds.tune.course import Course
 from common.measure import run as run_folder
+from common.measure.plan import Arm
+from common.measure.stats import SpeedUp
 from common.rig import Rig
 from scripts import _measuring
 from scripts import tune as tune_script
@@ -123,6 +127,19 @@ def test_compare_shows_each_round(one: Rig) -> None:
     (row,) = [row for row in summary["confirm"]["rows"] if row["arm"] == "n=2"]
     assert over["note"].split()[2:] == [f"{ratio:.3f}" for ratio in row["by_round"]]
     assert len(row["by_round"]) == 16
+
+
+def test_why_nothing_is_recommended() -> None:
+    course = Course(Arm("n=2", {}), winner=Arm("n=1", {"SPEC_DRAFT_N_MAX": "1"}))
+    some = {str(index): 2.0 if index < 10 else 0.9 for index in range(16)}
+    for up, why in (
+        (SpeedUp(1.3, 1.1, 1.5, some), "was faster in only 10 of 16 rounds on other prompts"),
+        (SpeedUp(1.3, 0.9, 1.5, some), "is not surely 1% faster on other prompts"),
+    ):
+        course.confirmed = up
+        found = tune_summary.recommendation("chat", course, None)
+        assert found["changes"] == {}
+        assert why in found["reason"]
 
 
 def test_no_drafter_that_was_not_chosen_but_is_ahead_is_said(one: Rig) -> None:

@@ -19,6 +19,7 @@ from common.rig import needs_drafter
 
 RULE = 2
 """of asking and deciding; 1 asked the tasks of documents and many in several rounds"""
+MOSTLY = 3 / 4
 CHOOSE, CONFIRM, DRIFT = "choose", "confirm", "drift"
 Line = Mapping[str, Any]
 Changes = Mapping[str, str]
@@ -95,15 +96,23 @@ class Course:
 
     @property
     def recommended(self) -> bool:
-        """Whether the winner is surely better than what is set, by what a change must be worth."""
-        low = self.confirmed.low if self.confirmed else None
-        return low is not None and low >= WORTH
+        """Whether the winner is surely better than what is set, by what a change must be worth,
+        and not by a few rounds alone."""
+        up = self.confirmed
+        return up is not None and up.low is not None and up.low >= WORTH and mostly_ahead(up)
 
     @property
     def arms(self) -> dict[str, Arm]:
         """Every arm that was tried, or is to be confirmed."""
         found = [self.current, *(arm for stage in self.stages for arm in stage.arms)]
         return {arm.name: arm for arm in [*found, *self.confirming]}
+
+
+def mostly_ahead(up: stats.SpeedUp) -> bool:
+    """Whether enough single rounds lie above 1: an interval of Student's t can be carried by a few
+    that stand far out, as on a host whose load changes meanwhile."""
+    ahead = sum(ratio > 1 for ratio in up.rounds.values())
+    return ahead >= MOSTLY * len(up.rounds)
 
 
 class Journal:

@@ -240,8 +240,8 @@ def _confirmed(summary: dict[str, Any]) -> str:
     text = (
         f"{found['prompts']} {_asked(summary)} that no setting was chosen by, in {found['rounds']} "
         "rounds with prompts and server starts of their own. A change is recommended only if the "
-        f"interval over the current setting begins at {WORTH} or above: surely worth "
-        f"{WORTH_IN_WORDS}."
+        f"interval over the current setting begins at {WORTH} or above, so that it is surely worth "
+        f"{WORTH_IN_WORDS}, and three rounds of four lie above 1."
     )
     if summary["winner"] != summary["current"]:
         text += (
@@ -272,12 +272,15 @@ def _rounds(summary: dict[str, Any]) -> list[str]:
 
 
 def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
+    """Coloured is what is recommended, not what *pays* where rounds hold several prompts."""
     found = summary["confirm"]
-    rows = [
-        {"arm": row["arm"], "speed_up": row["over_current"], "by_round": row["by_round"]}
-        for row in (found["rows"] if found else [])
-        if row["over_current"]
-    ]
+    recommended = summary["winner"] if summary["recommendation"]["changes"] else None
+    rows = []
+    for row in found["rows"] if found else []:
+        if up := row["over_current"]:
+            verdict = "pays" if row["arm"] == recommended else "even"
+            colored = {**up, "verdict": verdict}
+            rows.append({"arm": row["arm"], "speed_up": colored, "by_round": row["by_round"]})
     if not rows:
         return []
     dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]

@@ -167,9 +167,11 @@ def recommendation(
     figure = f"{up.ratio:.3f}x ({up.low:.3f} to {up.high:.3f}) the speed of {current}"
     if not course.recommended:
         worth = f"{choosing.WORTH - 1:.0%}"
-        reason = (
-            f"The best found, {winner}, is not surely {worth} faster on other prompts: {figure}."
-        )
+        why = f"is not surely {worth} faster on other prompts"
+        if up.low is not None and up.low >= choosing.WORTH:
+            ahead = sum(ratio > 1 for ratio in up.rounds.values())
+            why = f"was faster in only {ahead} of {len(up.rounds)} rounds on other prompts"
+        reason = f"The best found, {winner}, {why}: {figure}."
         return {**found, "reason": reason}
     reason = f"{winner} ran at {figure} on prompts that were not used to choose it."
     rows = confirm["rows"] if confirm else []
