@@ -15,6 +15,8 @@ class UsPerChunk(Strict):
 class Row(Strict):
     streams: Some
     us_per_chunk: dict[str, UsPerChunk | None]
+    lightest: str | None
+    share: NotNegative | None
     ttft_error_ms: NotNegative
     worst_ttft_error_ms: NotNegative
     rate_error: NotNegative
@@ -26,5 +28,5 @@ class Summary(Strict):
     what: Literal["bench-client"]
     complete: bool
     failures: dict[str, str]
-    broken: list[str]
+    verdict: Literal[None, "met", "missed"]
     rows: list[Row]
