@@ -13,7 +13,11 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
         yield speed_up(arm["speed_up"], arm["arm"])
     for row in summary["break_even"]:
         arm, note = f"n={row['draft_length']}", cost_report.in_words(row)
-        yield figure("step_cost", "x", arm, row["step_cost"], note=f"break-even: {note}")
+        cost, by_cost = row["step_cost"], row["by_cost"]
+        if cost:
+            ends = {"low": cost["low"], "high": cost["high"]}
+            note_of_cost = f"break-even: {note}"
+            yield figure("step_cost", "x", arm, cost["value"], **ends, note=note_of_cost)
         yield figure(
             "break_even_acceptance",
             "share",
@@ -23,5 +27,8 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
             high=row["high"],
             note=note,
         )
-        yield figure("break_even_by_cost", "share", arm, row["by_cost"])
+        if by_cost:
+            ends = {"low": by_cost["low"], "high": by_cost["high"]}
+            told = cost_report.by_cost_in_words(row)
+            yield figure("break_even_by_cost", "share", arm, by_cost["value"], **ends, note=told)
     yield drift(summary)

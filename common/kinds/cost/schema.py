@@ -2,7 +2,18 @@
 
 from typing import Literal
 
-from common.measure.summary import Drift, Flags, Kept, MemoryMib, Share, Some, SpeedUp, Strict, Time
+from common.measure.summary import (
+    Drift,
+    Flags,
+    Kept,
+    MemoryMib,
+    Positive,
+    Share,
+    Some,
+    SpeedUp,
+    Strict,
+    Time,
+)
 
 
 class Arm(Strict):
@@ -17,16 +28,33 @@ class Arm(Strict):
     memory_mib: MemoryMib
 
 
+class Times(Strict):
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+
+
+class Acceptance(Strict):
+    """None: no acceptance is high enough; of an end, also that the step cost has no interval."""
+
+    value: Share | None
+    low: Share | None
+    high: Share | None
+
+
 class BreakEven(Strict):
     draft_length: Some
     at: Share | None
     low: Share | None
     high: Share | None
-    why: Literal[None, "below", "above"]
+    why: Literal[None, "below", "above", "mixed"]
+    sure: bool
     least: Share | None
     most: Share | None
-    step_cost: float | None
-    by_cost: Share | None
+    step_cost: Times | None
+    by_cost: Acceptance | None
+    shorter: Some | None
+    over_shorter: Times | None
 
 
 class Summary(Strict):

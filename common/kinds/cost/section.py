@@ -16,7 +16,7 @@ def section(found: Found) -> Section | None:
                     row["arm"],
                     value(row, 2),
                     words,
-                    value(at(by_cost, row["arm"]), 2),
+                    (at(by_cost, row["arm"]) or {"note": "never"})["note"],
                     to_know(run),
                 ]
             )
