@@ -145,8 +145,11 @@ class Plan:
 
 
 def rounds_of(kind: str, count: int, sampling: Mapping[str, Any]) -> list[Round]:
-    """Rounds of one kind, to be even in number: every second one asks its cells in reverse."""
-    return [
-        Round(f"{kind}-{index + 1}", kind, sampling, descending=bool(index % 2))
-        for index in range(count)
-    ]
+    """Rounds of one kind, to be even in number: every second one asks its cells in reverse. Where
+    replies are drawn at random, each round has a seed of its own."""
+    rounds = []
+    for index in range(count):
+        seed = {"seed": index + 1} if sampling.get("temperature") else {}
+        name, back = f"{kind}-{index + 1}", bool(index % 2)
+        rounds.append(Round(name, kind, {**sampling, **seed}, descending=back))
+    return rounds

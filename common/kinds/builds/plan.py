@@ -7,13 +7,11 @@ from common.engines import Engine
 from common.engines.llamacpp import build as engine
 from common.errors import RigError
 from common.host import container
-from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure.arms import rounds, short_cells, short_prompts
 from common.measure.kind import Tools
-from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Plan
 from common.measure.rows import BASELINE
-from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client
 
 KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
 PREFIX = "other "
@@ -71,18 +69,19 @@ def check(other: Rig, own: Engine, second: Engine) -> None:
 
 
 def plan(rig: Rig, second: Engine, images: Mapping[str, str], quick: bool = False) -> Plan:
-    """Speed's six prompts, three greedy rounds and the drift check; quick as speed's.
+    """Speed's six prompts, four rounds and the drift check; quick as speed's.
 
     images: the digests of the container images, if it runs in one.
     """
-    texts = prompts(SIX)
-    names = list(texts)[: 3 if quick else None]
-    tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
-    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
-    rounds.append(Round("drift", "drift", GREEDY))
-    inputs = {"images": dict(images)}
-    return Plan("builds", arms(rig, second), cells, rounds, quick, inputs=inputs, prompts=SIX)
+    return Plan(
+        "builds",
+        arms(rig, second),
+        short_cells(rig, quick),
+        rounds(rig, quick),
+        quick,
+        inputs={"images": dict(images)},
+        prompts=short_prompts(rig),
+    )
 
 
 def arms(rig: Rig, second: Engine) -> list[Arm]:
