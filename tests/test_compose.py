@@ -12,7 +12,7 @@ import yaml
 
 from common import rig
 from common.rig import ROOT, Rig
-from tests import rig_rules
+from tests.helpers import rig_rules
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())

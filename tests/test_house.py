@@ -18,7 +18,7 @@ from common.engines.llamacpp import serve
 from common.measure.kind import Kind
 from common.rig import GROUPS, ROOT, Rig
 from scripts import lists
-from tests import rig_rules
+from tests.helpers import rig_rules
 
 TINY = "local-llamacpp-cpu-tiny-q4_0"
 # A whole measurement: how many replies came back empty. One folder, one line of registration.
