@@ -226,6 +226,7 @@ CHANGED = {
     "CACHE_TYPE_V": "q8_0",
     "FLASH_ATTN": "0",
     "REASONING": "on",
+    "CHAT_TEMPLATE": "none",
     "PARALLEL": "3",
     "KV_UNIFIED": "1",
     "BATCH_SIZE": "64",

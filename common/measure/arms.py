@@ -13,7 +13,7 @@ TOKENS = 256
 QUICK_TOKENS = 64
 GREEDY = {"temperature": 0, "seed": 1}
 SAMPLED = {"temperature": 0.8, "seed": 1}
-SAMPLING = {"greedy": GREEDY, "sampled": SAMPLED}
+SAMPLING: dict[str, dict[str, float]] = {"greedy": GREEDY, "sampled": SAMPLED}
 ROUNDS, BESIDE = 4, 2  # of what the headline is made from, and of the other sampling; both even
 
 

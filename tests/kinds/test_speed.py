@@ -178,13 +178,14 @@ def test_the_order_of_arms_rotates(tiny: Rig) -> None:
     blocks = [(turn.name, arm.name) for turn, arm in plan.blocks()]
     orders = [
         [arm for turn, arm in blocks if turn == name]
-        for name in ("greedy-1", "greedy-2", "greedy-3", "sampled-1", "drift")
+        for name in ("greedy-1", "greedy-2", "greedy-3", "greedy-4", "sampled-1", "drift")
     ]
     assert orders == [
         ["none", "n=1", "n=2", "n=3"],
+        ["n=3", "n=2", "n=1", "none"],
         ["n=1", "n=2", "n=3", "none"],
+        ["none", "n=3", "n=2", "n=1"],
         ["n=2", "n=3", "none", "n=1"],
-        ["n=3", "none", "n=1", "n=2"],
         ["none"],
     ]
     assert [cell.name for cell in plan.cells] == [
