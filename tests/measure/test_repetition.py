@@ -6,7 +6,7 @@ import pytest
 
 from common.measure import repetition
 from common.measure.texts import made
-from common.places import ROOT
+from common.rig import ROOT
 
 
 def test_what_is_said_once_repeats_nothing() -> None:
