@@ -20,14 +20,12 @@ HEAD = "# Made by make lists from common/kinds, common/rig.py and scripts/lists.
 #   KEY           the file or folder of the host that this setting names
 MEASURED = "card,engine,fetches"
 SCRIPTS = {
-    "bring": "fetches",
     "doctor": "card",
-    "draft": "fetches",
     "engine": "",
+    "fetch": "fetches",
     "files": "",
     "map": "",
     "mcp_server": "card,fetches,BFCL_PATH,FORMATS_EXTRA,GSM8K_PATH,LONGCTX_DOC",
-    "model": "fetches",
     "pin": "fetches,writes",
     "repack": "engine,fetches",
     "report": "run",

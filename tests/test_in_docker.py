@@ -285,12 +285,10 @@ def test_a_missing_file_is_said_before_anything_is_built(
     assert call(tree, fake, "speed", **{key: value})[:2] == (0, "")
 
 
-FETCH = {"bring", "draft", "model", "pin", "repack", "serve", "tune", "mcp_server"}
+FETCH = {"fetch", "pin", "repack", "serve", "tune", "mcp_server"}
 
 
-@pytest.mark.parametrize(
-    "verb", sorted(lists.needs().keys() - {"bring", "stop", "status", "engine"})
-)
+@pytest.mark.parametrize("verb", sorted(lists.needs().keys() - {"stop", "status", "engine"}))
 def test_the_token_goes_to_what_fetches_and_is_not_written_down(
     tree: Path, fake: Path, verb: str
 ) -> None:
