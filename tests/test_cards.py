@@ -7,7 +7,7 @@ import pytest
 
 from common import rig
 from common.errors import RigError
-from common.host import card as gpu
+from common.host import card
 from common.rig import ROOT
 from common.rigs import cards
 from common.rigs.cards import CARDS
@@ -26,15 +26,15 @@ def in_host(
             name=name, memory_mib=lambda: (mib - 500.0, float(mib)), describe=lambda: facts
         )
 
-    monkeypatch.setattr(gpu, "cards", lambda: [stand_in(*card) for card in found])
+    monkeypatch.setattr(card, "cards", lambda: [stand_in(*card) for card in found])
 
 
 @pytest.fixture(autouse=True)
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> list[gpu.Card]:
+    def none() -> list[card.Card]:
         raise RigError("no NVIDIA card can be used on this host (NVML: none)")
 
-    monkeypatch.setattr(gpu, "cards", none)
+    monkeypatch.setattr(card, "cards", none)
 
 
 def test_the_cards_asked_for_are_known() -> None:

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -14,7 +14,6 @@ from common.engines.llamacpp import memory
 from common.engines.llamacpp.memory import Load
 from common.errors import RigError
 from common.files import wanted
-from common.host import card as gpu
 from common.rig import ROOT
 from common.rigs import cards, fitting, sizes
 from common.rigs import folder as rig_folder
@@ -318,10 +317,10 @@ def test_a_rig_without_a_known_repository_fails_in_words(
 
 
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> list[gpu.Card]:
+    def none() -> NoReturn:
         raise RigError("no NVIDIA card can be used on this host (NVML: none)")
 
-    monkeypatch.setattr(gpu, "cards", none)
+    monkeypatch.setattr("common.host.card.cards", none)
 
 
 @pytest.mark.parametrize(
