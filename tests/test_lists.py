@@ -12,7 +12,7 @@ from common import kinds
 from common.host import container
 from common.kinds.accuracy import tests as accuracy_tests
 from common.mcp import registration
-from common.rig import KEYS, ROOT
+from common.rig import KEYS, ROOT, Rig
 from scripts import entry, lists
 from tests import rig_rules
 from tests.test_make import RIGS
@@ -104,10 +104,14 @@ def test_each_file_has_a_target(target: str) -> None:
     assert f"/scripts/fetch.py {RIGS[0]} {target}\n" in said
 
 
-def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients() -> None:
+def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for one in accuracy_tests.TESTS:
         assert lists.FILES[one.setting] == "file"
         assert one.setting in lists.NOT_KEYS
         for verb in ("accuracy", "mcp_server"):
             assert one.setting in lists.needs()[verb].split(","), verb
-        assert one.setting in registration.PATHS
+        kept = registration.entry(tiny, "docker", {one.setting: "mine"})["env"]
+        assert kept == {one.setting: str(tmp_path / "mine")}
