@@ -10,6 +10,7 @@ from common.errors import RigError
 from common.host import card
 from common.rig import ROOT
 from common.rigs import cards
+from common.rigs.blueprint import COMMIT
 from common.rigs.cards import CARDS
 
 ASKED_FOR = {"1650ti", "3050", "t4", "l4", "3060", "4060", "4090", "h200"}
@@ -51,10 +52,15 @@ def test_a_card_is_found_under_each_of_its_names(slot: str) -> None:
 
 @pytest.mark.parametrize(
     ("shipped", "slot"),
-    [("local-llamacpp-3050oem-2b-q4_0", "3050oem"), ("local-llamacpp-1650ti-4b-q4_0", "1650ti")],
+    [
+        (f"local-llamacpp-{slot}-{size}-q4_0", slot)
+        for slot in ("3050oem", "1650ti")
+        for size in ("2b", "4b")
+    ],
 )
 def test_the_shipped_rigs_build_as_these_cards_say(shipped: str, slot: str) -> None:
     mine, card = rig.load(ROOT / shipped, {}), CARDS[slot]
+    assert mine.llama_cpp_commit == COMMIT
     assert mine.cuda_version == card.cuda_version
     assert mine.cuda_architectures == (card.architectures,)
     assert ",".join(mine.cmake_extra) == card.cmake_extra
