@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import build
 from common.kinds.builds.plan import PREFIX
 from common.measure import rows
 from common.measure.log import Log
@@ -41,7 +41,7 @@ def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     """The two engines; `flags` are those that the other one has not."""
     infos = engines(manifest)
     flags = {build: info.get("cmake") or [] for build, info in infos.items()}
-    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
+    shared = {*build.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
     images = manifest["plan"]["inputs"]["images"]
     return [
         {
