@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from common.compare import compare
@@ -49,17 +48,17 @@ def test_a_new_run_says_its_versions_and_holds_to_the_schemas(new: Path) -> None
 
 
 def test_the_schemas_forbid_what_they_do_not_know() -> None:
-    manifest = run.read_manifest(SPEED)
+    manifest: Any = run.read_manifest(SPEED)
     for name, found in (
         (run.MANIFEST, manifest),
         *((name, run.read_lines(SPEED, name)[0]) for name in LINES),
     ):
         check(name, {**found, "version": 1})
         for changed in ({**found, "note": "hello"}, {**found, "version": 2}):
-            with pytest.raises(jsonschema.ValidationError):
+            with pytest.raises(RigError):
                 check(name, changed)
     manifest["plan"]["note"] = "hello"
-    with pytest.raises(jsonschema.ValidationError):
+    with pytest.raises(RigError):
         check(run.MANIFEST, manifest)
 
 
@@ -109,9 +108,5 @@ def test_a_damaged_manifest_is_named(copy: Path, text: str) -> None:
         run.read_manifest(copy)
 
 
-def test_every_kind_of_file_has_a_schema() -> None:
-    found: dict[str, Any] = {
-        name: json.loads(run.schema(name).read_text()) for name in run.VERSIONS
-    }
-    for whole in found.values():
-        jsonschema.Draft202012Validator.check_schema(whole)
+def test_every_kind_of_file_has_a_type() -> None:
+    assert run.TYPES.keys() == run.VERSIONS.keys()
