@@ -127,20 +127,24 @@ def read_manifest(folder: Path) -> Manifest:
 
 def known(data: bytes, name: str, where: str) -> dict[str, Any]:
     """JSON of a known version. Raises RigError saying where it is if it is damaged, or newer."""
+    damaged = "{} is damaged ({}); bring the whole folder again, or leave the run out"
     try:
         found = json.loads(data)
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
     except ValueError as error:
-        raise RigError(
-            f"{where} is damaged ({error}); bring the whole folder again, or leave the run out"
-        ) from None
+        raise RigError(damaged.format(where, error)) from None
     version = found.get("version", 0)
     if name in VERSIONS and version not in range(VERSIONS[name] + 1):
         raise RigError(
             f"{where} is of version {version!r}, which this version of the project does "
             "not know; update it"
         ) from None
+    if name in VERSIONS and version:  # older ones are read as they are
+        try:
+            check(name, found)
+        except RigError as error:
+            raise RigError(damaged.format(where, error)) from None
     return found
 
 
