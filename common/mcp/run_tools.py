@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -16,6 +16,7 @@ from common.mcp.notices import meanwhile, tell
 from common.mcp.recommend import Workload
 from common.mcp.toolbox import Toolbox
 from common.measure import run
+from common.measure.journal import Manifest
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 # The names of the registered measurements, for the client's schema.
@@ -192,7 +193,7 @@ class RunTools(Toolbox):
         return recommend.recommend(self.rig, workload)
 
 
-def _run(name: str, folder: Path, manifest: dict[str, Any]) -> answers.RunInfo:
+def _run(name: str, folder: Path, manifest: Manifest) -> answers.RunInfo:
     return answers.RunInfo(
         run=name,
         kind=manifest["what"],
@@ -203,7 +204,7 @@ def _run(name: str, folder: Path, manifest: dict[str, Any]) -> answers.RunInfo:
     )
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _manifest(folder: Path) -> Manifest | None:
     try:
         found = run.read_manifest(folder)
         return found if {"what", "started", "ended"} <= found.keys() else None

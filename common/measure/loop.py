@@ -3,12 +3,14 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 from common.engines import Engine
 from common.errors import RigError, StartError
 from common.host import card
+from common.measure.journal import Counters, Memory, Sample, Start, Trial
 from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import given
 from common.measure.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
 from common.rig import Rig
 from common.serving import client
@@ -97,11 +99,11 @@ def _start(
     temperature: int | None,
     cooled_s: float,
     present: card.Card | None,
-) -> dict[str, Any]:
+) -> Start:
     return {
         "round": turn.name,
         "arm": arm.name,
-        "ready_s": server.ready_s,
+        "ready_s": given(server.ready_s),
         "checked_s": server.check.wall_ms / 1000 if server.check and server.check.wall_ms else None,
         "cooled_s": cooled_s,
         "temperature_c": temperature,
@@ -110,7 +112,7 @@ def _start(
     }
 
 
-def _memory(server: Server, present: card.Card | None) -> dict[str, float | None]:
+def _memory(server: Server, present: card.Card | None) -> Memory:
     """Memory in MiB: of the process, and used on the whole card."""
     process = server.memory_mib() or {}
     return {
@@ -122,7 +124,7 @@ def _memory(server: Server, present: card.Card | None) -> dict[str, float | None
 
 def _trial_or_death(
     plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: card.Telemetry
-) -> dict[str, Any]:
+) -> Trial:
     """The trial; if the server ended meanwhile, its `failed` holds the log's last lines."""
     try:
         trial = _trial(plan, turn, arm, cell, server, telemetry)
@@ -139,7 +141,7 @@ def _trial_or_death(
     return {**trial, "failed": what}
 
 
-def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
+def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
     """A trial that gave nothing."""
     now = round(time.time(), 3)
     return {
@@ -158,7 +160,7 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
 
 def _trial(
     plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: card.Telemetry
-) -> dict[str, Any]:
+) -> Trial:
     """Send one cell's requests and return the journal line.
 
     Replies that came are kept even if what the server counted meanwhile is not known. Such a trial
@@ -174,7 +176,7 @@ def _trial(
     counted = None
     if not reasons:
         try:
-            counted = (server.counters() - before).to_json()
+            counted = cast(Counters, (server.counters() - before).to_json())
         except RigError as error:
             reasons.append(f"replies came, but {error}")
     during = telemetry.during(start, end)
@@ -186,7 +188,7 @@ def _trial(
         "counters": counted,
         "memory_mib": _memory(server, telemetry.card),
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
-        "samples": [reply.to_json() for reply in replies],
+        "samples": [cast(Sample, reply.to_json()) for reply in replies],
     }
 
 

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Literal
 
 CONFIDENCE = 0.95
 """of every interval; what texts call it is page.LEVEL"""
 Key = tuple[str, str]
 """cell, round"""
+Verdict = Literal["pays", "even", "loses", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class SpeedUp:
     """largest over smallest per-round ratio, minus 1; None for a single round"""
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """pays, loses or even; unknown without an interval."""
         if self.low is None or self.high is None:
             return "unknown"
