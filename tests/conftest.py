@@ -17,7 +17,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.known import chain, files
 from common.rig import ROOT, Rig
-from scripts import _cli
+from scripts import _cli, lists
 from tests.helpers import ports
 from tests.helpers.fake_hub import FakeHub
 
@@ -71,8 +71,7 @@ def clean_environment(
 ) -> None:
     """No setting of the caller's reaches a test, and no test what others leave in a cache: servers'
     logs, records of what runs. Only what takes many minutes to make comes from the user's."""
-    ours = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
-    for key in (*rig.KEYS, *ours, "GSM8K_PATH", "BFCL_PATH"):
+    for key in (*rig.KEYS, *lists.NOT_KEYS, "LLAMA_SERVER", "RUNNER", "HF_TOKEN"):
         monkeypatch.delenv(key, raising=False)
     if not any(map(request.node.get_closest_marker, ("browser", "converter", "docker"))):
         own = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"

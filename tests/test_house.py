@@ -68,7 +68,6 @@ def rows(summary: dict, manifest: dict):
 
 
 class Summary(Strict):
-    schema: int
     what: str
     rig: str
     quick: bool

@@ -10,8 +10,7 @@ from typing import Any
 
 from common import kinds, rig
 from common.compare import conditions, published
-from common.compare import runs as evidence
-from common.compare.runs import Evidence
+from common.compare.runs import CHANGED, KNOWN_ANSWER, QUICK, Evidence, Speeds, read
 from common.errors import RigError
 from common.measure import stats
 from common.measure.page import LEVEL
@@ -33,7 +32,7 @@ def compare(
     runs = []
     for folder in folders:
         try:
-            runs.append(evidence.read(Path(folder)))
+            runs.append(read(Path(folder)))
         except RigError as error:
             if left_out is None:
                 raise
@@ -234,7 +233,7 @@ def _baseline(arm: str) -> str:
     return f"{BASELINE}{comma}{layout}" if comma else BASELINE
 
 
-def _gain(baseline: evidence.Speeds, speeds: evidence.Speeds) -> dict[stats.Key, float]:
+def _gain(baseline: Speeds, speeds: Speeds) -> dict[stats.Key, float]:
     return {key: speeds[key] / baseline[key] for key in baseline.keys() & speeds.keys()}
 
 
@@ -263,7 +262,7 @@ def _answer(found: dict[str, Any]) -> list[str]:
         f"{_many(len(hosts), 'kind')} of hardware, {count}."
     ]
     said += _speeds(runs)
-    if any(evidence.KNOWN_ANSWER in one["labels"] for one in runs):
+    if any(KNOWN_ANSWER in one["labels"] for one in runs):
         said.append(
             "The known-answer pair's runs check the measuring; their speeds are in the "
             "tables and say nothing about Gemma."
@@ -289,11 +288,11 @@ def _speeds(runs: Sequence[dict[str, Any]]) -> list[str]:
     """The answer of each rig's last speed run, a full one before a quick one."""
     last: dict[str, dict[str, Any]] = {}
     for one in runs:
-        if one["what"] == "speed" and evidence.KNOWN_ANSWER not in one["labels"]:
+        if one["what"] == "speed" and KNOWN_ANSWER not in one["labels"]:
             old = last.get(one["rig"])
             if old is None or old["quick"] >= one["quick"]:
                 last[one["rig"]] = one
-    warnings = (evidence.CHANGED, evidence.QUICK)
+    warnings = (CHANGED, QUICK)
     return [
         f"{rig}{''.join(f' ({label})' for label in one['labels'] if label.startswith(warnings))}: "
         f"{one['answer']}"

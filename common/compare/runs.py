@@ -13,6 +13,7 @@ from common.compare import conditions
 from common.errors import RigError
 from common.known import chain
 from common.measure import run, stats, written
+from common.measure.journal import Manifest
 from common.measure.log import Log
 from common.rig import ROOT
 
@@ -29,7 +30,7 @@ class Evidence:
     """A run. Its figures are made anew from its journal, so a changed summary changes nothing."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     summary: dict[str, Any]
     changed: str | None
     """which files are not what they were when the run ended, in words; such a run gives no ratio"""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from common import kinds, report
 from common.errors import RigError
 from common.mcp.answers import Finding, Recommendation
-from common.measure.kind import Kind, Manifest, Summary
+from common.measure.journal import Manifest
+from common.measure.kind import Kind, Summary
 from common.measure.run import SUMMARY, read_manifest
 from common.rig import Rig
 

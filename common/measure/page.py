@@ -1,22 +1,63 @@
 """Pieces that every report has: tables, numbers, the host, how to do it again."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from tabulate import tabulate
 
 from common.known import chain
 from common.measure import stats
+from common.measure.journal import Manifest
+from common.measure.summary import (
+    Cell,
+    Failed,
+    Flags,
+    Head,
+    Infeasible,
+    Interval,
+    Kept,
+    KnownAnswer,
+    MemoryMib,
+    Strict,
+    Time,
+)
+from common.measure.summary import Drift as Moved
 
 LEVEL = f"{stats.CONFIDENCE:.0%}"
 """how sure an interval is, as texts say it"""
 
 
-def hardware(manifest: dict[str, Any]) -> str:
+# What pieces need of a summary, whatever else it has.
+class Drifted(Strict):
+    drift: Moved
+
+
+class Trusted(Drifted):
+    flags: Flags
+
+
+class Known(Strict):
+    known_answer: list[KnownAnswer] | None
+
+
+class Wrong(Strict):
+    cells_wrong: list[str] | None
+
+
+class Faulty(Strict):
+    infeasible: list[Infeasible]
+    failed: list[Failed]
+
+
+class Held(Strict):
+    memory_mib: MemoryMib
+
+
+def hardware(manifest: Manifest) -> str:
     card = manifest["card"]
     return f"an {card['name']}" if card else f"a CPU ({manifest['host']['cpu']}, not run on a card)"
 
 
-def what_was_run(manifest: dict[str, Any]) -> str:
+def what_was_run(manifest: Manifest) -> str:
     """Engine, files, card, host and settings, as a table and a list."""
     host, card, harness = manifest["host"], manifest["card"], manifest["harness"]
     commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
@@ -48,7 +89,7 @@ def what_was_run(manifest: dict[str, Any]) -> str:
     return f"{table(['', ''], rows)}\n\nArms differ from the rig in:\n\n{arms}"
 
 
-def reproduce(manifest: dict[str, Any]) -> str:
+def reproduce(manifest: Manifest) -> str:
     settings = " ".join(
         f"{key}={manifest['settings'][key]}"
         for key in manifest["overridden"]
@@ -63,7 +104,7 @@ def reproduce(manifest: dict[str, Any]) -> str:
     )
 
 
-def time_line(times: dict[str, Any]) -> str:
+def time_line(times: Time) -> str:
     text = (
         f"- Time: {times['server_start_s']:.0f} s starting servers, {times['requests_s']:.0f} s in "
         f"requests, {times['cool_down_s']:.0f} s cooling down"
@@ -94,21 +135,21 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def ratio(up: dict[str, Any]) -> str:
+def ratio(up: Interval) -> str:
     return f"{up['ratio']:.3f}x"
 
 
-def interval(up: dict[str, Any] | None) -> str:
+def interval(up: Interval | None) -> str:
     if up is None or up["low"] is None:
         return "" if up is None else "no interval"
     return f"{up['low']:.3f} to {up['high']:.3f}"
 
 
-def kept(kept: dict[str, Any] | None) -> str:
+def kept(kept: Kept | None) -> str:
     return "absent" if kept is None else f"{kept['share']:.3f}"
 
 
-def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+def warnings(summary: Head, manifest: Manifest) -> list[str]:
     """What a reader must know before the answer."""
     found = []
     if summary["quick"]:
@@ -130,7 +171,7 @@ def warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     return found
 
 
-def known_answer(summary: dict[str, Any]) -> list[str]:
+def known_answer(summary: Known) -> list[str]:
     """Expected beside measured counts; nothing for a model whose answer is not known."""
     if summary["known_answer"] is None:
         return []
@@ -162,7 +203,7 @@ def known_answer(summary: dict[str, Any]) -> list[str]:
     return ["## Known answer", table(head, rows), text]
 
 
-def cells_wrong(summary: dict[str, Any]) -> list[str]:
+def cells_wrong(summary: Wrong) -> list[str]:
     """Whether every single trial kept what the known-answer pair must keep."""
     if summary["cells_wrong"] is None:
         return []
@@ -171,7 +212,7 @@ def cells_wrong(summary: dict[str, Any]) -> list[str]:
     return [f"Cells whose kept is NOT the known value: {', '.join(summary['cells_wrong'])}."]
 
 
-def drift(summary: dict[str, Any]) -> str:
+def drift(summary: Drifted) -> str:
     """How far the first arm moved when it was measured again at the end."""
     found = summary["drift"]
     if found["change"] is None:
@@ -182,7 +223,7 @@ def drift(summary: dict[str, Any]) -> str:
     )
 
 
-def by_prompt(cells: list[dict[str, Any]], arm_title: str = "arm") -> str:
+def by_prompt(cells: list[Cell], arm_title: str = "arm") -> str:
     """A row per prompt and arm."""
     rows = [
         [
@@ -197,7 +238,7 @@ def by_prompt(cells: list[dict[str, Any]], arm_title: str = "arm") -> str:
     return table(["prompt", arm_title, "tokens/s", "speed-up", "kept"], rows)
 
 
-def trust(summary: dict[str, Any]) -> list[str]:
+def trust(summary: Trusted) -> list[str]:
     """Drift and flagged samples, a line each."""
     flags = summary["flags"]
     lines = [drift(summary)]
@@ -210,7 +251,7 @@ def trust(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def faults(summary: dict[str, Any]) -> list[str]:
+def faults(summary: Faulty) -> list[str]:
     """What could not be asked, and what failed; nothing if all went well."""
     found = []
     if summary["infeasible"]:
@@ -228,12 +269,12 @@ def faults(summary: dict[str, Any]) -> list[str]:
     return found
 
 
-def memory(found: dict[str, float | None]) -> str:
+def memory(found: MemoryMib) -> str:
     """Peak memory: of the card if there is one, else of the process."""
     peak = found["card_peak"] if found["card_peak"] is not None else found["process_peak"]
     return number(peak, 0)
 
 
-def memory_title(rows: list[dict[str, Any]]) -> str:
+def memory_title(rows: Sequence[Held]) -> str:
     on_card = any(row["memory_mib"]["card_peak"] is not None for row in rows)
     return "card MiB" if on_card else "process MiB"

@@ -4,13 +4,13 @@ Every row says what was measured (quantity, arm, place, unit), the value and, wh
 its 95% interval.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
+from common.measure.page import Drifted
 from common.measure.rows import significant
+from common.measure.summary import Interval, Kept, MemoryMib
 
 Row = dict[str, Any]
-Summary = Mapping[str, Any]
 
 
 def figure(
@@ -32,7 +32,7 @@ def figure(
 
 
 def speed_up(
-    up: Mapping[str, Any] | None, arm: str, place: str = "", quantity: str = "speed_up"
+    up: Interval | None, arm: str, place: str = "", quantity: str = "speed_up"
 ) -> Row | None:
     if up is None:
         return None
@@ -48,18 +48,18 @@ def speed_up(
     )
 
 
-def kept_share(kept: Mapping[str, Any] | None, arm: str, place: str = "") -> Row | None:
+def kept_share(kept: Kept | None, arm: str, place: str = "") -> Row | None:
     return figure("kept", "share", arm, kept["share"], place) if kept else None
 
 
-def peak_memory(found: Mapping[str, Any], arm: str) -> Row | None:
+def peak_memory(found: MemoryMib, arm: str) -> Row | None:
     """Peak memory of the card if there is one, else of the process."""
     if found["card_peak"] is not None:
         return figure("card_memory", "MiB", arm, found["card_peak"])
     return figure("process_memory", "MiB", arm, found["process_peak"])
 
 
-def drift(summary: Summary) -> Row | None:
+def drift(summary: Drifted) -> Row | None:
     drift = summary["drift"]
     if drift["change"] is None:
         return None

@@ -1,25 +1,43 @@
 """Rows: what a summary says of an arm or a place: speeds, speed-ups, kept, memory, equal text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar, overload
 
 from common.measure import stats
+from common.measure.journal import Memory, Trial
+from common.measure.summary import (
+    ArmSpeed,
+    Cell,
+    Crossing,
+    EqualReplies,
+    Interval,
+    Kept,
+    MemoryMib,
+    SpeedUp,
+)
 
 BASELINE = "none"
-Trial = dict[str, Any]
 Speed = Callable[[Trial], float]
+T = TypeVar("T")
+
+
+def given(value: T | None) -> T:
+    """A figure that only something that failed lacks. Raises TypeError if it is lacking."""
+    if value is None:
+        raise TypeError("a figure is missing")
+    return value
 
 
 def decode_speed(trial: Trial) -> float:
     """The server's own decode speed of a trial's only request, tokens per second."""
     (sample,) = trial["samples"]
-    return float(sample["predicted_per_second"])
+    return given(sample["predicted_per_second"])
 
 
 def output_speed(trial: Trial) -> float:
     """All output tokens of a batch over the time from sending to the end of its last reply."""
-    tokens = sum(sample["predicted_n"] for sample in trial["samples"])
-    return float(tokens * 1000 / max(sample["wall_ms"] for sample in trial["samples"]))
+    tokens = sum(given(sample["predicted_n"]) for sample in trial["samples"])
+    return float(tokens * 1000 / max(given(sample["wall_ms"]) for sample in trial["samples"]))
 
 
 def speeds(
@@ -44,9 +62,7 @@ def mean_speed(found: Mapping[stats.Key, float]) -> float | None:
     return significant(stats.geometric_mean(list(found.values()))) if found else None
 
 
-def speed_up(
-    baseline: Mapping[stats.Key, float], arm: Mapping[stats.Key, float]
-) -> dict[str, Any] | None:
+def speed_up(baseline: Mapping[stats.Key, float], arm: Mapping[stats.Key, float]) -> SpeedUp | None:
     """A speed-up for a summary; None if nothing can be paired."""
     if not baseline.keys() & arm.keys():
         return None
@@ -60,14 +76,14 @@ def speed_up(
     }
 
 
-def kept(trials: Sequence[Trial]) -> dict[str, Any] | None:
+def kept(trials: Sequence[Trial]) -> Kept | None:
     """Accepted and drafted tokens, in all and per position; None if nothing was drafted."""
     samples = [sample for trial in trials for sample in trial["samples"]]
     drafted = sum(sample["draft_n"] or 0 for sample in samples)
     if not drafted:
         return None
     accepted = sum(sample["draft_n_accepted"] or 0 for sample in samples)
-    counts = [trial["counters"] for trial in trials]
+    counts = [given(trial["counters"]) for trial in trials]
     per_pos = [0] * max(len(count["accepted_per_pos"]) for count in counts)
     for count in counts:
         for position, number in enumerate(count["accepted_per_pos"]):
@@ -81,7 +97,7 @@ def kept(trials: Sequence[Trial]) -> dict[str, Any] | None:
     }
 
 
-def equal_replies(trials: Sequence[Trial], arms: Sequence[str]) -> dict[str, int]:
+def equal_replies(trials: Sequence[Trial], arms: Sequence[str]) -> EqualReplies:
     """Cells and rounds that all of `arms` answered, and in how many their replies are equal."""
     texts: dict[tuple[str, str], dict[str, str]] = {}
     for trial in trials:
@@ -91,7 +107,7 @@ def equal_replies(trials: Sequence[Trial], arms: Sequence[str]) -> dict[str, int
     return {"equal": sum(len(replies) == 1 for replies in sets), "of": len(sets)}
 
 
-def memory(trials: Sequence[Trial], ready: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def memory(trials: Sequence[Trial], ready: Sequence[Memory] = ()) -> MemoryMib:
     """Largest memory in MiB, at ready and in the trials; None where it was not measured."""
     during = [trial["memory_mib"] for trial in trials if trial["memory_mib"]]
     return {
@@ -102,22 +118,27 @@ def memory(trials: Sequence[Trial], ready: Sequence[dict[str, Any]] = ()) -> dic
     }
 
 
-def crossing(points: Sequence[tuple[float, dict[str, Any]]]) -> dict[str, Any]:
+def crossing(points: Sequence[tuple[float, Interval]]) -> Crossing:
     """Where a gain is gone along x (a depth, a number of requests), from (x, speed-up) points.
 
     `low` and `high` are where the ends of the 95% intervals cross 1; None if they do not.
     `why` says holds or never where the speed-up itself does not cross.
     """
-    found: dict[str, Any] = {"at": None, "low": None, "high": None, "why": None}
-    for name, key in (("at", "ratio"), ("low", "low"), ("high", "high")):
-        curve = [(x, up[key]) for x, up in points if up[key] is not None]
-        found[name] = significant(stats.crossing(curve))
-    if found["at"] is None and points:
+    at = stats.crossing([(x, up["ratio"]) for x, up in points])
+    low = stats.crossing([(x, low) for x, up in points if (low := up["low"]) is not None])
+    high = stats.crossing([(x, high) for x, up in points if (high := up["high"]) is not None])
+    found: Crossing = {
+        "at": significant(at),
+        "low": significant(low),
+        "high": significant(high),
+        "why": None,
+    }
+    if at is None and points:
         found["why"] = "never" if points[0][1]["ratio"] <= 1 else "holds"
     return found
 
 
-def pays_to(points: Sequence[tuple[float, dict[str, Any]]]) -> float | None:
+def pays_to(points: Sequence[tuple[float, Interval]]) -> float | None:
     """The last x at which the whole 95% interval lies above 1; None if it does so nowhere."""
     return max((x for x, up in points if up["low"] is not None and up["low"] > 1), default=None)
 
@@ -126,12 +147,16 @@ def largest(values: Sequence[float | None]) -> float | None:
     return significant(max((value for value in values if value is not None), default=None))
 
 
+@overload
+def significant(value: float) -> float: ...
+@overload
+def significant(value: None) -> None: ...
 def significant(value: float | None) -> float | None:
     """Six significant digits: enough to read, few enough to be the same on every machine."""
     return None if value is None else float(f"{value:.6g}")
 
 
-def arm_speed(arm: str, trials: list[Trial]) -> dict[str, Any]:
+def arm_speed(arm: str, trials: list[Trial]) -> ArmSpeed:
     """Speed, speed-up and kept of one arm over some trials; absent values are None."""
     own, up = speeds(trials, arm), None
     if arm != BASELINE:
@@ -144,11 +169,9 @@ def arm_speed(arm: str, trials: list[Trial]) -> dict[str, Any]:
     }
 
 
-def cell_rows(
-    cells: Iterable[str], arms: Sequence[str], greedy: list[Trial]
-) -> list[dict[str, Any]]:
+def cell_rows(cells: Iterable[str], arms: Sequence[str], greedy: list[Trial]) -> list[Cell]:
     """Speed, speed-up and kept of every arm at every prompt."""
-    rows = []
+    rows: list[Cell] = []
     for cell in cells:
         own = [trial for trial in greedy if trial["cell"] == cell]
         for arm in arms:

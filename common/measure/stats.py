@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Literal
 
 CONFIDENCE = 0.95
 """of every interval; what texts call it is page.LEVEL"""
@@ -17,6 +18,7 @@ Key = tuple[str, str]
 """cell, round"""
 FILLING = 200
 """passes over what is missing; each leaves at most the missing share of a round of the error"""
+Verdict = Literal["pays", "even", "loses", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class SpeedUp:
         return max(found) / min(found) - 1 if len(found) > 1 else None
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """pays or loses if the interval and every single round say so, else even; unknown without
         an interval."""
         if self.low is None or self.high is None:

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from common import report
-from common.compare import compare
+from common.compare import compare, runs
 from common.compare import page as compare_page
-from common.compare import runs as evidence
 from common.errors import RigError
 from common.measure import run
 from scripts import compare as compare_script
@@ -241,7 +240,7 @@ def test_a_summary_changed_by_hand_is_called_so(plain: Path, tmp_path: Path) -> 
     assert pair["ratios"] == []
     assert "changed after measuring" in pair["refused"][0]
     labels = {one["run"]: one["labels"] for one in found["runs"]}
-    assert sum(evidence.NOT_GIVEN in said for said in labels.values()) == 1
+    assert sum(runs.NOT_GIVEN in said for said in labels.values()) == 1
     # The figures are made from the journal, so the changed one is not repeated.
     assert 9999.0 not in [row["value"] for row in found["figures"]]
     assert "9999" not in compare_page.markdown(found)
@@ -305,7 +304,7 @@ def test_a_journal_that_cannot_be_read(plain: Path) -> None:
 
 
 def test_a_manifest_with_a_part_missing(plain: Path) -> None:
-    manifest = run.read_manifest(plain)
+    manifest: Any = run.read_manifest(plain)
     del manifest["host"]
     (plain / run.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(RigError, match="do not fit together"):
@@ -399,7 +398,7 @@ def test_a_damaged_run_does_not_keep_the_others_from_the_page(
     torn = copied(SPEED, home / "torn") / run.JOURNAL
     torn.write_text(torn.read_text().replace("\n", "\n{\n", 3))
     (copied(SPEED, home / "lost") / run.MANIFEST).write_text("{")
-    monkeypatch.setattr(evidence, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
     out = tmp_path / "out"
     monkeypatch.setattr(sys, "argv", ["compare.py", "--out", str(out)])
     compare_script.body()
@@ -420,5 +419,5 @@ def test_all_finished_runs_are_the_default(monkeypatch: pytest.MonkeyPatch, tmp_
     bare = copied(SPEED, home / "bare")
     (bare / report.SUMMARY).unlink()
     assert stopped.is_dir()
-    monkeypatch.setattr(evidence, "ROOT", tmp_path)
-    assert evidence.finished() == [done]
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    assert runs.finished() == [done]

@@ -25,11 +25,12 @@ def digest_of(content: bytes) -> str:
 
 
 def script(
-    name: str, of: Rig, before: Callable[[], None] | None = None, stderr: int = subprocess.PIPE
+    line: str, of: Rig, before: Callable[[], None] | None = None, stderr: int = subprocess.PIPE
 ) -> "subprocess.Popen[str]":
-    """Start a script of the project as make does."""
+    """Start a script of the project as make does; `line` is its name and what follows the rig."""
+    name, *words = line.split()
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(of.folder)],
+        [sys.executable, str(ROOT / "scripts" / f"{name}.py"), str(of.folder), *words],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,

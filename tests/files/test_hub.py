@@ -18,7 +18,7 @@ from common import places
 from common.files import hub
 from common.files.hub import PIECE
 from common.rig import Rig
-from scripts import draft
+from scripts import fetch
 from tests.conftest import Run
 from tests.files.fetching import DRAFTER, drafter, in_folder, script, until
 from tests.helpers import fake_hub as fake
@@ -39,7 +39,7 @@ def test_a_cut_connection_is_resumed(
     run: Run, hub_rig: Rig, fake_hub: FakeHub, waits: list[float]
 ) -> None:
     fake_hub.gets = [fake.cut(2 * PIECE), fake.cut(PIECE)]
-    code, out, err = run(draft.body, hub_rig)
+    code, out, err = run(fetch.body, hub_rig, "draft")
     assert (code, err) == (0, "")
     assert fake_hub.ranges() == [None, f"bytes={2 * PIECE}-", f"bytes={3 * PIECE}-"]
     assert drafter() == fake_hub.content
@@ -51,14 +51,14 @@ def test_a_connection_that_always_breaks_is_given_up_and_goes_on_next_time(
     run: Run, hub_rig: Rig, fake_hub: FakeHub, waits: list[float]
 ) -> None:
     fake_hub.gets = [fake.cut(PIECE)] + [fake.cut(0)] * (hub.TRIES - 1)
-    code, out, err = run(draft.body, hub_rig)
+    code, out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert "it goes on from what has come" in err
     assert not fake_hub.gets
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
-    code, out, _err = run(draft.body, hub_rig)
+    code, out, _err = run(fetch.body, hub_rig, "draft")
     assert code == 0
     assert fake_hub.ranges()[-1] == f"bytes={PIECE}-"
     assert drafter() == fake_hub.content
@@ -69,7 +69,7 @@ def test_a_server_that_ignores_ranges(
     run: Run, hub_rig: Rig, fake_hub: FakeHub, waits: list[float]
 ) -> None:
     fake_hub.gets = [fake.cut(2 * PIECE), fake.without_ranges(PIECE), fake.without_ranges(300_000)]
-    assert run(draft.body, hub_rig)[0] == 0
+    assert run(fetch.body, hub_rig, "draft")[0] == 0
     assert fake_hub.ranges() == [None, f"bytes={2 * PIECE}-", f"bytes={PIECE}-"]
     assert drafter() == fake_hub.content
     assert len(waits) == 2
@@ -79,7 +79,7 @@ def test_an_ignoring_server_that_always_breaks_is_given_up(
     run: Run, hub_rig: Rig, fake_hub: FakeHub, waits: list[float]
 ) -> None:
     fake_hub.gets = [fake.without_ranges(PIECE)] * 20
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert "times in a row" in err
     assert len(waits) == hub.TRIES - 1
@@ -144,7 +144,7 @@ def test_a_fault_is_one_line_with_the_fix(
     answers, happened, fix = FAULTS[fault]
     fake_hub.heads = list(answers.get("heads", []))
     fake_hub.gets = list(answers.get("gets", []))
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert err.startswith("error: ")
     assert err.count("\n") == 1
@@ -155,7 +155,7 @@ def test_a_fault_is_one_line_with_the_fix(
     # What was left behind does not harm the next try.
     fake_hub.heads.clear()
     fake_hub.gets.clear()
-    assert run(draft.body, hub_rig)[0] == 0
+    assert run(fetch.body, hub_rig, "draft")[0] == 0
     assert drafter() == fake_hub.content
 
 
@@ -168,7 +168,7 @@ def test_429_is_waited_for_as_asked(
         fake.status(429, Retry_After=in_a_minute),
         fake.status(429, Retry_After="soon"),
     ]
-    code, out, _err = run(draft.body, hub_rig)
+    code, out, _err = run(fetch.body, hub_rig, "draft")
     assert code == 0
     assert waits[0] == 7.0
     assert 30 < waits[1] <= 60
@@ -185,7 +185,7 @@ def test_a_silent_server_is_not_waited_for_without_end(
 ) -> None:
     monkeypatch.setattr(hub, "TIMEOUT_S", (1.0, 0.2))
     fake_hub.gets = [fake.held(PIECE)]
-    code, out, _err = run(draft.body, hub_rig)
+    code, out, _err = run(fetch.body, hub_rig, "draft")
     assert code == 0
     assert "no connection" in out
     assert fake_hub.ranges()[-1] == f"bytes={PIECE}-"
@@ -198,7 +198,7 @@ def test_an_endpoint_that_is_none(
     endpoint: str, run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert err.count("\n") == 1
     assert "HF_ENDPOINT" in err
@@ -209,7 +209,7 @@ def test_a_repository_name_that_is_none(
     run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPEC_DRAFT_HF", "a/b/c")
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert "SPEC_DRAFT_HF" in err
     assert err.count("\n") == 1
@@ -219,7 +219,7 @@ def test_a_disk_that_fills_while_writing(hub_rig: Rig, fake_hub: FakeHub, run: R
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
-    filling = script("draft", hub_rig, limit)
+    filling = script("fetch draft", hub_rig, limit)
     _out, err = filling.communicate()
     assert filling.returncode == 1
     assert err.startswith("error: ")
@@ -227,20 +227,20 @@ def test_a_disk_that_fills_while_writing(hub_rig: Rig, fake_hub: FakeHub, run: R
     assert "cannot be written: File too large; what has come is kept there. Make room" in err
     [part] = in_folder()
     assert (places.models() / part).stat().st_size == 100_000
-    assert run(draft.body, hub_rig)[0] == 0
+    assert run(fetch.body, hub_rig, "draft")[0] == 0
     assert fake_hub.ranges() == [None, "bytes=100000-"]
     assert drafter() == fake_hub.content
 
 
 def test_a_killed_download_goes_on(hub_rig: Rig, fake_hub: FakeHub, run: Run) -> None:
     fake_hub.gets = [fake.held(3 * PIECE)]
-    killed = script("draft", hub_rig)
+    killed = script("fetch draft", hub_rig)
     until(lambda: any((places.models() / name).stat().st_size == 3 * PIECE for name in in_folder()))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert DRAFTER not in in_folder()
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert (code, err) == (0, "")
     assert fake_hub.ranges() == [None, f"bytes={3 * PIECE}-"]
     assert drafter() == fake_hub.content
@@ -250,7 +250,7 @@ def test_a_killed_download_goes_on(hub_rig: Rig, fake_hub: FakeHub, run: Run) ->
 def test_a_terminal_sees_progress(hub_rig: Rig) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    process = script("draft", hub_rig, stderr=theirs)
+    process = script("fetch draft", hub_rig, stderr=theirs)
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # how a terminal says that the other side is closed
@@ -275,12 +275,12 @@ def test_the_token_goes_to_the_hub_alone(
     with FakeHub(fake_hub.content) as store:
         fake_hub.elsewhere = store.url
         store.gets = [fake.cut(PIECE), fake.status(403)]
-        process = script("draft", hub_rig)
+        process = script("fetch draft", hub_rig)
         out, err = process.communicate()
         assert process.returncode == 1
         assert "answered 403" in err
         assert "HF_TOKEN is set but not accepted" in err
-        code, more_out, more_err = run(draft.body, hub_rig)
+        code, more_out, more_err = run(fetch.body, hub_rig, "draft")
         assert code == 0
         out, err = out + more_out, err + more_err
         assert drafter() == fake_hub.content
@@ -307,7 +307,7 @@ def test_no_fault_says_the_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     fake_hub.gets = [fault] * hub.TRIES
-    code, out, err = run(draft.body, hub_rig)
+    code, out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert len(waits) in (0, hub.TRIES - 1)
     assert TOKEN in str(fake_hub.seen)
@@ -318,7 +318,7 @@ def test_a_token_that_is_none_is_not_shown(
     run: Run, hub_rig: Rig, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", f"{TOKEN}\n{TOKEN}")
-    code, _out, err = run(draft.body, hub_rig)
+    code, _out, err = run(fetch.body, hub_rig, "draft")
     assert code == 1
     assert "HF_TOKEN holds a space" in err
     assert TOKEN not in err

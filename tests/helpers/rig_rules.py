@@ -82,6 +82,7 @@ def service_agrees(root: Path, compose: dict[str, Any], mine: Rig) -> None:
     service = compose["services"][name]
     assert service["profiles"] == [name]
     assert service["command"] == ["serve", name]
+    assert compose["services"][f"{name}-files"]["command"] == ["fetch", name, "all"]
     assert service["env_file"] == [f"{name}/tpu.env"]
     assert service["ports"] == [f"127.0.0.1:${{PORT:-{mine.port}}}:${{PORT:-{mine.port}}}"]
     assert service["environment"]["PORT"] == f"${{PORT:-{mine.port}}}"

@@ -11,7 +11,7 @@ import pytest
 
 from common import rig
 from common.errors import RigError
-from common.host import card as gpu
+from common.host import card
 from common.rig import ROOT, Rig
 
 
@@ -58,16 +58,16 @@ def rig_3050() -> Rig:
 
 
 def test_the_rigs_card_is_found_by_name(stand: Stand, rig_3050: Rig) -> None:
-    card = gpu.find(rig_3050)
-    assert card is not None
-    assert card.name == stand.name
+    found = card.find(rig_3050)
+    assert found is not None
+    assert found.name == stand.name
 
 
 @pytest.mark.usefixtures("stand")
 def test_another_card_is_an_error_that_names_both() -> None:
     other = rig.load(ROOT / "local-llamacpp-1650ti-2b-q4_0", environ={})
     with pytest.raises(RigError, match=r"for the card GTX_1650_Ti.*has: NVIDIA GeForce RTX 3050"):
-        gpu.find(other)
+        card.find(other)
 
 
 def test_no_driver_is_one_sentence(monkeypatch: pytest.MonkeyPatch, rig_3050: Rig) -> None:
@@ -76,24 +76,24 @@ def test_no_driver_is_one_sentence(monkeypatch: pytest.MonkeyPatch, rig_3050: Ri
 
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
     with pytest.raises(RigError, match="no NVIDIA card can be used") as caught:
-        gpu.find(rig_3050)
+        card.find(rig_3050)
     assert "\n" not in str(caught.value)
 
 
 def test_a_sample_says_what_is_absent(stand: Stand, rig_3050: Rig) -> None:
-    card = gpu.find(rig_3050)
-    assert card is not None
+    found = card.find(rig_3050)
+    assert found is not None
     stand.throttle = pynvml.nvmlClocksThrottleReasonSwPowerCap | 1
-    sample = card.sample()
+    sample = found.sample()
     assert (sample.power_w, sample.throttles) == (90.0, ("power limit",))
     stand.power = None
-    assert card.sample().power_w is None
+    assert found.sample().power_w is None
 
 
 def test_cool_down_waits_for_the_first_temperature(
     stand: Stand, rig_3050: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = gpu.find(rig_3050)
+    found = card.find(rig_3050)
     stand.temperature = 60
     clock = [0.0]
 
@@ -103,19 +103,19 @@ def test_cool_down_waits_for_the_first_temperature(
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    temperature, waited = gpu.cool_down(card, 50)
+    temperature, waited = card.cool_down(found, 50)
     assert temperature == 52
-    assert waited == pytest.approx(8 / gpu.HERTZ)
+    assert waited == pytest.approx(8 / card.HERTZ)
     stand.temperature = 10_000
-    assert gpu.cool_down(card, 50)[1] == pytest.approx(gpu.COOL_LIMIT_S, abs=1)
-    assert gpu.cool_down(None, 50) == (None, 0.0)
+    assert card.cool_down(found, 50)[1] == pytest.approx(card.COOL_LIMIT_S, abs=1)
+    assert card.cool_down(None, 50) == (None, 0.0)
 
 
 def test_telemetry_is_written_and_found_by_time(
     stand: Stand, rig_3050: Rig, tmp_path: Path
 ) -> None:
     stand.throttle = pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    with gpu.Telemetry(gpu.find(rig_3050), tmp_path / "telemetry.jsonl") as telemetry:
+    with card.Telemetry(card.find(rig_3050), tmp_path / "telemetry.jsonl") as telemetry:
         while len(telemetry.seen) < 3:
             time.sleep(0.01)
     lines = [json.loads(line) for line in (tmp_path / "telemetry.jsonl").read_text().splitlines()]

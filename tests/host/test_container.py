@@ -13,13 +13,14 @@ from common.errors import RigError
 from common.host import container
 from common.host.container import CardFacts
 from common.rig import Rig
+from common.rigs.cards import CUDA_VERSION
 from common.weights.gguf_file import open_gguf
 
 AMPERE = CardFacts("NVIDIA GeForce RTX 3050", (8, 6), (13, 4), "615.78.08", 7900.0, False)
 TURING = CardFacts("NVIDIA GeForce GTX 1650 Ti", (7, 5), (13, 4), "615.71.09", 3900.0, True)
 
 
-def engine_info(flags: str, cuda: str = "13.4.1") -> dict[str, Any]:
+def engine_info(flags: str, cuda: str = CUDA_VERSION) -> dict[str, Any]:
     return {"cuda_version": cuda, "cmake": ["-DX=1", f"-DCMAKE_CUDA_ARCHITECTURES={flags}"]}
 
 
@@ -49,7 +50,7 @@ def test_no_kernel_for_the_card_names_the_setting(card: CardFacts, flags: str) -
 
 def test_driver_older_than_the_cuda_of_the_image() -> None:
     old = CardFacts(AMPERE.name, AMPERE.capability, (12, 8), "570.1", 7900.0, False)
-    with pytest.raises(RigError, match=r"supports CUDA 12.8, this engine was built with 13.4.1"):
+    with pytest.raises(RigError, match=f"supports CUDA 12.8, .* built with {CUDA_VERSION}"):
         container.check_cuda(old, engine_info("86-real"))
     # Within one major version finished kernels run, others would have to be compiled.
     container.check_cuda(old, engine_info("86-real", "12.9.1"))

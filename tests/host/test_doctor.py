@@ -14,8 +14,7 @@ from common import rig
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.host import card as gpu
-from common.host import doctor
+from common.host import card, doctor
 from common.host.doctor import Check
 from common.rig import ROOT, Rig
 
@@ -80,13 +79,13 @@ def test_docker_problems(tiny: Rig, monkeypatch: pytest.MonkeyPatch, error: str,
 
 
 def with_card(monkeypatch: pytest.MonkeyPatch, free_mib: float, cuda: str, desktop: bool) -> None:
-    card = SimpleNamespace(
+    small = SimpleNamespace(
         name="NVIDIA GeForce RTX 3050",
         describe=lambda: {"driver": "615.78", "cuda": cuda, "compute_capability": (8, 6)},
         memory_mib=lambda: (free_mib, 8192.0),
         processes=lambda: [(1, desktop)],
     )
-    monkeypatch.setattr(gpu, "find", lambda _rig: card)
+    monkeypatch.setattr(card, "find", lambda _rig: small)
 
 
 def test_an_old_driver_little_memory_and_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +107,7 @@ def test_an_old_driver_little_memory_and_a_desktop(monkeypatch: pytest.MonkeyPat
 def test_no_card_is_named_with_the_fix() -> None:
     loaded = rig.load(ROOT / "local-llamacpp-1650ti-2b-q4_0", environ={})
     try:
-        gpu.cards()
+        card.cards()
     except RigError:
         found = by_name(doctor.examine(loaded, "host"))
         assert found["card"].state == "lacks"

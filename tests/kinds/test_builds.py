@@ -13,6 +13,7 @@ from common.errors import RigError
 from common.kinds.builds import plan as builds
 from common.measure import run
 from common.rig import ROOT, Rig
+from common.rigs.cards import CUDA_VERSION
 from tests.helpers.run_script import Done, measure, measure_as_process
 
 FLAG = "-DGGML_CPU_REPACK=OFF"
@@ -76,7 +77,7 @@ def test_every_rig_names_another_build(name: str) -> None:
 def test_the_other_build_of_a_card_without_tensor_cores() -> None:
     mine = rig.load(ROOT / GPU_RIG, {})
     other = mine.variant(builds.changes(mine))
-    assert (mine.cuda_version, mine.cuda_architectures) == ("13.4.1", ("75-real",))
+    assert (mine.cuda_version, mine.cuda_architectures) == (CUDA_VERSION, ("75-real",))
     assert other.cuda_version == "12.8.1"
     flags = build.cmake_flags(other)
     assert "-DCMAKE_CUDA_ARCHITECTURES=61-virtual;80-virtual" in flags

@@ -67,11 +67,11 @@ def test_bad_shares(tiny: Rig, key: str, value: str) -> None:
 
 
 def test_acceptance_that_is_set_is_said_on_any_report() -> None:
-    summary = {"quick": False, "complete": True}
-    settings = {"MODEL": "m.gguf", "SPEC_SYNTH_RATES": "0.5"}
-    (said,) = page.warnings(summary, {"what": "speed", "settings": settings})
+    summary: Any = {"quick": False, "complete": True}
+    manifest: Any = {"settings": {"MODEL": "m.gguf", "SPEC_SYNTH_RATES": "0.5"}}
+    (said,) = page.warnings(summary, manifest | {"what": "speed"})
     assert "Acceptance was set" in said
-    assert page.warnings(summary, {"what": "cost", "settings": settings}) == []
+    assert page.warnings(summary, manifest | {"what": "cost"}) == []
 
 
 def test_needs_a_shape(tiny: Rig) -> None:
@@ -137,12 +137,12 @@ def test_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
 
 
 def test_break_even_between_points() -> None:
-    def arm(accept: float, ratio: float) -> dict[str, Any]:
+    def arm(accept: float, ratio: float) -> Any:
         up = {"ratio": ratio, "low": ratio / 1.1, "high": ratio * 1.1}
         return {"draft_length": 2, "accept": accept, "speed_up": up, "step_cost": 1.8}
 
     arms = [arm(0.5, 0.8), arm(0.6, 1.0 / 0.8), arm(0.7, 1.5)]
-    row = cost_summary._break_even(arms, 2)
+    row: Any = cost_summary._break_even(arms, 2)
     assert row["at"] == pytest.approx(0.55)
     assert row["low"] < 0.55 < row["high"]
     assert row["by_cost"] == pytest.approx(acceptance_for(1.8, 2), rel=1e-5)

@@ -96,7 +96,7 @@ def test_extra_drafters_and_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Pat
 
 
 def test_unequal_replies_are_counted() -> None:
-    def trial(arm: str, cell: str, text: str) -> dict[str, Any]:
+    def trial(arm: str, cell: str, text: str) -> Any:
         return {"arm": arm, "cell": cell, "round": "1", "samples": [{"content": text}]}
 
     trials = [

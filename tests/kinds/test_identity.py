@@ -75,7 +75,7 @@ def test_quick_is_refused_in_a_line_before_anything_is_fetched(
     assert not tiny.runs_folder.exists()
 
 
-def reply(*texts: str, end: str = "stop", tops: Any = None) -> dict[str, Any]:
+def reply(*texts: str, end: str = "stop", tops: Any = None) -> Any:
     pieces = []
     for index, text in enumerate(texts):
         top = (tops or {}).get(index)

@@ -194,10 +194,10 @@ def test_where_a_gain_is_gone() -> None:
     assert stats.crossing([(0, 1.5), (100, 1.2)]) is None
     assert stats.crossing([(0, 0.9), (100, 0.5)]) is None
 
-    def up(ratio: float) -> dict[str, Any]:
+    def up(ratio: float) -> Any:
         return {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1}
 
-    found = measure_rows.crossing([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))])
+    found: Any = measure_rows.crossing([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))])
     assert found["low"] < found["at"] < found["high"]
     assert measure_rows.crossing([(0, up(0.8))])["why"] == "never"
     assert measure_rows.pays_to([(0, up(1.5)), (1000, up(1.05)), (2000, up(0.7))]) == 0
@@ -206,9 +206,9 @@ def test_where_a_gain_is_gone() -> None:
 
 
 def test_a_gain_is_not_told_where_the_interval_reaches_1() -> None:
-    gone = {"at": None, "low": None, "high": None, "why": "holds", "deepest": 8192, "most": 8}
+    gone: Any = {"at": None, "low": None, "high": None, "why": "holds", "deepest": 8192, "most": 8}
     told = {
-        pays_to: longctx_report.in_words({**gone, "pays_to": pays_to})
+        pays_to: longctx_report.in_words(gone | {"pays_to": pays_to})
         for pays_to in (None, 2048, 8192)
     }
     assert told == {
@@ -217,9 +217,9 @@ def test_a_gain_is_not_told_where_the_interval_reaches_1() -> None:
         8192: "still a gain at 8,192 tokens, the deepest measured",
     }
     assert "no clear gain" in sweep_report.in_words(
-        {**gone, "at": 7.9, "why": None, "pays_to": None}
+        gone | {"at": 7.9, "why": None, "pays_to": None}
     )
-    assert "to 2 at once, none" in sweep_report.in_words({**gone, "pays_to": 2})
+    assert "to 2 at once, none" in sweep_report.in_words(gone | {"pays_to": 2})
 
 
 def test_there_is_one_measuring_loop() -> None:

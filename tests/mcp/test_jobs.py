@@ -19,7 +19,7 @@ from common.mcp.jobs import Job
 from common.mcp.run_tools import RunTools
 from common.measure import progress
 from common.rig import Rig
-from common.serving import record as serving
+from common.serving import record
 from scripts import _cli
 
 
@@ -129,7 +129,7 @@ def test_a_server_of_another_rig_on_the_port(tiny: Rig, sleeper: "subprocess.Pop
 
 
 def test_a_server_from_a_terminal(tiny: Rig, sleeper: "subprocess.Popen[bytes]") -> None:
-    serving.record(tiny, sleeper.pid)
+    record.record(tiny, sleeper.pid)
     assert jobs.serve(tiny) == (None, True)
     with pytest.raises(RigError, match="is being served at"):
         jobs.measure(tiny, "speed", quick=True, resume=False)

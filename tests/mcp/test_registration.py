@@ -68,9 +68,11 @@ def test_settings_in_force_are_written_but_no_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("MODELS_DIR", "models")
+    monkeypatch.setenv("LONGCTX_DOC", "story.txt")
     found = registration.entry(rig.load(tiny.folder), "host")
     assert found["env"]["PORT"] == str(tiny.port)
-    assert found["env"]["MODELS_DIR"] == str(Path("models").absolute())
+    for key, name in (("MODELS_DIR", "models"), ("LONGCTX_DOC", "story.txt")):
+        assert found["env"][key] == str(Path(name).absolute())
     assert "hf_secret" not in json.dumps(found)
 
 

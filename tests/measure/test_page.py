@@ -23,7 +23,7 @@ def test_what_a_cell_holds_stays_in_it() -> None:
 
 def test_the_table_of_failed_trials_holds_log_lines() -> None:
     failed = {"cell": "code", "arm": "n=1", "round": "greedy-1", "reason": LOG}
-    summary: dict[str, Any] = {"infeasible": [], "failed": [failed, failed]}
+    summary: Any = {"infeasible": [], "failed": [failed, failed]}
     *_, table = page.faults(summary)
     assert [len(cells(line)) for line in table.splitlines()] == [4] * 4
 

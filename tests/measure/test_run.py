@@ -14,12 +14,19 @@ from common.errors import RigError
 from common.host import facts
 from common.measure import run
 from common.rig import ROOT, Rig
+from tests.helpers.runs import SPEED
 
-SETTINGS = {"settings": {"PORT": "1", "CTX_SIZE": "8"}}
+OTHERS = ("version", "what", "rig", "started", "ended")
+MADE = {key: value for key, value in run.read_manifest(SPEED).items() if key not in OTHERS}
+SETTINGS = {**MADE, "settings": {"PORT": "1", "CTX_SIZE": "8"}}
 
 
-def read(folder: Path) -> list[int]:
-    return [line["a"] for line in run.read_lines(folder, run.JOURNAL)]
+def line(a: int) -> dict[str, object]:
+    return {"command": "a", "failed": None, "seconds": a, "source_bytes": 1, "threads": 1}
+
+
+def read(folder: Path) -> list[float]:
+    return [found["seconds"] for found in run.read_lines(folder, run.JOURNAL)]
 
 
 def test_a_second_run_on_one_day_gets_a_number(tiny: Rig) -> None:
@@ -37,17 +44,17 @@ def test_a_folder_with_something_in_it_is_not_used(tiny: Rig, tmp_path: Path) ->
 
 def test_a_torn_last_line_is_left_out_and_dropped(tiny: Rig) -> None:
     current = run.create(tiny, "speed", SETTINGS)
-    current.append(run.JOURNAL, {"a": 1})
+    current.append(run.JOURNAL, line(1))
     path = current.folder / run.JOURNAL
     path.write_bytes(path.read_bytes() + b'{"a": 2, "b')
     assert read(current.folder) == [1]
-    run.resume(tiny, "speed", SETTINGS).append(run.JOURNAL, {"a": 3})
+    run.resume(tiny, "speed", SETTINGS).append(run.JOURNAL, line(3))
     assert read(current.folder) == [1, 3]
 
 
 def test_a_full_disk_keeps_what_is_there(tiny: Rig) -> None:
     current = run.create(tiny, "speed", SETTINGS)
-    current.append(run.JOURNAL, {"a": 1})
+    current.append(run.JOURNAL, line(1))
     size = (current.folder / run.JOURNAL).stat().st_size
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -55,7 +62,7 @@ def test_a_full_disk_keeps_what_is_there(tiny: Rig) -> None:
         # The kernel takes a few bytes of the line and then no more, as on a full disk.
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, old[1]))
         with pytest.raises(RigError, match=r"cannot be written.*RESUME=1"):
-            current.append(run.JOURNAL, {"a": 2})
+            current.append(run.JOURNAL, line(2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
         signal.signal(signal.SIGXFSZ, before)
@@ -83,7 +90,7 @@ def test_resume_takes_the_last_unfinished_run(tiny: Rig) -> None:
 
 def test_resume_under_other_settings_is_refused_by_name(tiny: Rig) -> None:
     run.create(tiny, "speed", SETTINGS)
-    other = {"settings": {"PORT": "1", "CTX_SIZE": "16"}}
+    other = {**MADE, "settings": {"PORT": "1", "CTX_SIZE": "16"}}
     with pytest.raises(RigError, match="CTX_SIZE was '8', is now '16'"):
         run.resume(tiny, "speed", other)
 
@@ -106,7 +113,7 @@ def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from common.measure.run import Run\n"
         "run = Run(Path(sys.argv[1]), {}); n = 0\n"
         "while True:\n"
-        "    run.append('samples.jsonl', {'n': n, 'text': 'x' * 5000}); n += 1\n"
+        "    run.append('telemetry.jsonl', {'n': n, 'text': 'x' * 5000}); n += 1\n"
         "    print(n, flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -118,8 +125,8 @@ def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
         written = int(writer.stdout.readline())
     writer.kill()
     writer.wait()
-    lines = run.read_lines(tmp_path, run.JOURNAL)
-    assert [line["n"] for line in lines] == list(range(len(lines)))
+    lines = run.read_lines(tmp_path, run.TELEMETRY)
+    assert [found["n"] for found in lines] == list(range(len(lines)))
     assert len(lines) >= written
 
 

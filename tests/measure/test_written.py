@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from common import report
-from common.compare import compare
-from common.compare import runs as evidence
+from common.compare import compare, runs
 from common.errors import RigError
 from common.kinds.speed import summary as speed
 from common.measure import run, written
 from tests.helpers.runs import SPEED, change_summary, check, copied, on_card
 
-Summary = dict[str, Any]
+Summary = Any
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def change_journal(folder: Path) -> None:
 def test_a_finished_report_notes_its_files(noted: Path) -> None:
     check(run.WRITTEN, json.loads((noted / run.WRITTEN).read_text()))
     assert written.changed(noted) == []
-    assert not any(evidence.CHANGED in said for said in labels(noted))
+    assert not any(runs.CHANGED in said for said in labels(noted))
 
 
 def test_other_formulas_are_no_change_and_refuse_no_ratio(
@@ -66,7 +65,7 @@ def test_other_formulas_are_no_change_and_refuse_no_ratio(
     other = copied(SPEED, tmp_path / "other")
     report.write(other)
     formulas(monkeypatch, faster)
-    assert labels(noted)[0] == evidence.OLDER
+    assert labels(noted)[0] == runs.OLDER
     (pair,) = compare.compare([noted, other])["pairs"]
     assert pair["refused"] == []
     assert pair["ratios"]
@@ -77,7 +76,7 @@ def test_a_changed_summary_is_one_whatever_the_formulas(
 ) -> None:
     change_summary(noted, faster)
     formulas(monkeypatch, faster)  # so that it is what the journal gives
-    said = f"{evidence.CHANGED}: summary.json no longer as written"
+    said = f"{runs.CHANGED}: summary.json no longer as written"
     assert labels(noted)[0] == said
     (pair,) = compare.compare([noted, copied(SPEED, tmp_path / "other")])["pairs"]
     assert pair["ratios"] == []
@@ -90,7 +89,7 @@ def test_a_changed_journal_stays_changed(noted: Path) -> None:
     change_journal(noted)
     report.write(noted)
     (said, *_) = labels(noted)
-    assert said == f"{evidence.CHANGED}: samples.jsonl, summary.json no longer as written"
+    assert said == f"{runs.CHANGED}: samples.jsonl, summary.json no longer as written"
 
 
 def test_a_changed_manifest_is_said(noted: Path) -> None:
@@ -116,7 +115,7 @@ def test_an_older_run_with_other_figures_counts_as_changed(
 ) -> None:
     older = copied(SPEED, tmp_path / "older")
     formulas(monkeypatch, faster)
-    assert labels(older)[0] == evidence.NOT_GIVEN
+    assert labels(older)[0] == runs.NOT_GIVEN
 
 
 def test_an_older_run_with_other_keys_alone_is_called_so(

@@ -7,9 +7,10 @@ import pytest
 
 from common import rig
 from common.errors import RigError
-from common.host import card as gpu
+from common.host import card
 from common.rig import ROOT
 from common.rigs import cards
+from common.rigs.blueprint import COMMIT
 from common.rigs.cards import CARDS
 
 ASKED_FOR = {"1650ti", "3050", "t4", "l4", "3060", "4060", "4090", "h200"}
@@ -26,15 +27,15 @@ def in_host(
             name=name, memory_mib=lambda: (mib - 500.0, float(mib)), describe=lambda: facts
         )
 
-    monkeypatch.setattr(gpu, "cards", lambda: [stand_in(*card) for card in found])
+    monkeypatch.setattr(card, "cards", lambda: [stand_in(*card) for card in found])
 
 
 @pytest.fixture(autouse=True)
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> list[gpu.Card]:
+    def none() -> list[card.Card]:
         raise RigError("no NVIDIA card can be used on this host (NVML: none)")
 
-    monkeypatch.setattr(gpu, "cards", none)
+    monkeypatch.setattr(card, "cards", none)
 
 
 def test_the_cards_asked_for_are_known() -> None:
@@ -51,10 +52,15 @@ def test_a_card_is_found_under_each_of_its_names(slot: str) -> None:
 
 @pytest.mark.parametrize(
     ("shipped", "slot"),
-    [("local-llamacpp-3050oem-2b-q4_0", "3050oem"), ("local-llamacpp-1650ti-4b-q4_0", "1650ti")],
+    [
+        (f"local-llamacpp-{slot}-{size}-q4_0", slot)
+        for slot in ("3050oem", "1650ti")
+        for size in ("2b", "4b")
+    ],
 )
 def test_the_shipped_rigs_build_as_these_cards_say(shipped: str, slot: str) -> None:
     mine, card = rig.load(ROOT / shipped, {}), CARDS[slot]
+    assert mine.llama_cpp_commit == COMMIT
     assert mine.cuda_version == card.cuda_version
     assert mine.cuda_architectures == (card.architectures,)
     assert ",".join(mine.cmake_extra) == card.cmake_extra

@@ -1,10 +1,11 @@
 """make new-rig: what fits a card becomes a rig like the shipped ones, the rest is refused."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -14,9 +15,8 @@ from common.engines.llamacpp import memory
 from common.engines.llamacpp.memory import Load
 from common.errors import RigError
 from common.files import wanted
-from common.host import card as gpu
 from common.rig import ROOT
-from common.rigs import cards, fitting, sizes
+from common.rigs import cards, fitting, services, sizes
 from common.rigs import folder as rig_folder
 from common.rigs.blueprint import Blueprint
 from common.rigs.cards import CARDS, Card
@@ -51,7 +51,15 @@ def copy_of_the_tree(folder: Path) -> Path:
     for name in ("common", "scripts"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".venv").symlink_to(ROOT / ".venv")
-    for name in ("compose.yaml", ".compose-lint.yml", "Makefile", *packages.LOCKS.values()):
+    for name in (
+        "compose.yaml",
+        "README.md",
+        ".compose-lint.yml",
+        "Makefile",
+        *packages.LOCKS.values(),
+    ):
+        shutil.copy2(ROOT / name, folder)
+    for name in packages.LOCKS.values():
         shutil.copy2(ROOT / name, folder)
     return folder
 
@@ -114,6 +122,77 @@ def test_compose_has_these_services_and_its_linter_finds_nothing(
     program = Path(sys.executable).with_name("compose-lint")
     done = subprocess.run([program, "compose.yaml"], cwd=made, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+ROW = re.compile(r"^\| \[(local-\S+)\]\((\S+)/README\.md\) \| .+ \| .+ \|$", re.MULTILINE)
+
+
+def in_table(root: Path) -> list[str]:
+    """The rigs that README.md names, each with a link to its own folder."""
+    found = ROW.findall((root / "README.md").read_text())
+    assert all(name == folder for name, folder in found)
+    return [name for name, _folder in found]
+
+
+def test_the_readme_names_every_rig_once(made: Path) -> None:
+    shipped = [folder.name for folder in rig.all_rigs()]
+    assert sorted(in_table(ROOT)) == sorted(shipped)
+    # The copy has the shipped ones in its README too, and made some of them once more.
+    assert in_table(made) == in_table(ROOT) + [name_of(*pair) for pair in FITTING]
+
+
+def test_a_made_rigs_line_is_as_the_shipped_ones(made: Path) -> None:
+    for size in ("2b", "4b"):
+        name = name_of(CARDS["3050oem"], SIZES[size])
+        lines = [line for line in (made / "README.md").read_text().splitlines() if name in line]
+        shipped, mine = [line for line in lines if line.startswith(f"| [{name}](")]
+        assert shipped == mine
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_readme_without_the_end_of_its_table_is_left(tree: Path, times: int) -> None:
+    end = rig_folder.END_OF_TABLE
+    text = (tree / "README.md").read_text().replace(end, end * times)
+    (tree / "README.md").write_text(text)
+    with pytest.raises(RigError, match="expected the line <!-- end of the rigs --> once"):
+        make(tree, CARDS["l4"], SIZES["2b"])
+    assert (tree / "README.md").read_text() == text
+    assert (tree / "compose.yaml").read_bytes() == (ROOT / "compose.yaml").read_bytes()
+    assert not list(tree.glob("local-*"))
+
+
+def test_a_new_pin_reaches_compose_and_the_memory_limit_stays(tree: Path) -> None:
+    """By make compose; the other rig and every other line stay."""
+    first, second = make(tree, CARDS["l4"], SIZES["2b"]), make(tree, CARDS["l4"], SIZES["4b"])
+    compose = tree / "compose.yaml"
+    compose.write_text(compose.read_text().replace("${MEM_LIMIT:-12g}", "${MEM_LIMIT:-9g}"))
+    before = compose.read_text()
+    assert services.anew(tree) == before
+    tpu_env = (first / rig.FILE).read_text()
+    changed = tpu_env.replace("LLAMA_CPP_COMMIT=", "LLAMA_CPP_COMMIT=1e5").replace("=8080", "=9090")
+    (first / rig.FILE).write_text(changed)
+    code, out, err = rig_rules.make(tree, "compose", PYTHONPATH=str(tree))
+    assert code == 0, err
+    assert f"wrote {compose}" in out
+    after = compose.read_text()
+    for folder in (first, second):
+        rig_rules.service_agrees(tree, yaml.safe_load(after), rig.load(folder, {}))
+    pairs = zip(before.splitlines(), after.splitlines(), strict=True)
+    new = [line for old, line in pairs if old != line]
+    assert len(new) == 5  # both images, the commit, both lines of the port
+    assert sum("1e5" in line for line in new) == 3
+
+
+@pytest.mark.parametrize("lost", ["-files:", "mem_limit: "])
+def test_compose_without_a_rigs_service_is_left(tree: Path, lost: str) -> None:
+    name = make(tree, CARDS["l4"], SIZES["2b"]).name
+    compose = tree / "compose.yaml"
+    text = compose.read_text().replace(f"  {name}-files:" if lost == "-files:" else lost, "    x: ")
+    compose.write_text(text)
+    code, _out, err = rig_rules.make(tree, "compose", PYTHONPATH=str(tree))
+    assert code == 2
+    assert f"has no services {name} and {name}-files of the usual form" in err
+    assert compose.read_text() == text
 
 
 @pytest.mark.parametrize(("card", "size"), FITTING[:1] + FITTING[-1:], ids=label)
@@ -197,7 +276,8 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(
 
 
 def assert_nothing_was_made(tree: Path) -> None:
-    assert (tree / "compose.yaml").read_bytes() == (ROOT / "compose.yaml").read_bytes()
+    for name in ("compose.yaml", "README.md"):
+        assert (tree / name).read_bytes() == (ROOT / name).read_bytes()
     assert not [path for path in tree.iterdir() if path.name.startswith(("local-", ".new-rig-"))]
 
 
@@ -272,6 +352,23 @@ def test_interrupted_or_refused_in_the_middle_it_leaves_nothing(
     make(tree, CARDS["l4"], SIZES["2b"])
 
 
+@pytest.mark.parametrize("name", ["README.md", "compose.yaml"])
+def test_interrupted_between_the_files_it_leaves_nothing(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    real = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if path.name == name:
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        make(tree, CARDS["l4"], SIZES["2b"])
+    assert_nothing_was_made(tree)
+
+
 def test_a_folder_that_cannot_be_written(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied", str(tree))
@@ -318,10 +415,10 @@ def test_a_rig_without_a_known_repository_fails_in_words(
 
 
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> list[gpu.Card]:
+    def none() -> NoReturn:
         raise RigError("no NVIDIA card can be used on this host (NVML: none)")
 
-    monkeypatch.setattr(gpu, "cards", none)
+    monkeypatch.setattr("common.host.card.cards", none)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +465,7 @@ def test_it_says_what_it_made(
     monkeypatch.setattr(rig_folder.make, "__defaults__", (tree,))
     new_rig.body(["--size", "2b"])
     out = capsys.readouterr().out
-    assert "made local-llamacpp-l4-2b-q4_0 and its service in compose.yaml" in out
+    assert "made local-llamacpp-l4-2b-q4_0 with its service in compose.yaml and its line in" in out
     assert "nothing of it has been measured" in out
     assert (tree / "local-llamacpp-l4-2b-q4_0" / "tpu.env").is_file()
 

@@ -12,14 +12,16 @@ from common import kinds
 from common.host import container
 from common.kinds.accuracy import tests as accuracy_tests
 from common.mcp import registration
-from common.rig import KEYS, ROOT
+from common.rig import KEYS, ROOT, Rig
 from scripts import entry, lists
 from tests.helpers import rig_rules
 from tests.test_make import RIGS
 
 RIG_MK = (ROOT / "common" / "rig.mk").read_text()
-# Called by compose.yaml and by an MCP client.
-NO_TARGETS = {"bring", "mcp_server"}
+# Called by an MCP client.
+NO_TARGETS = {"mcp_server"}
+# Their script is told which file.
+FETCHING = {"draft", "model"}
 # They need no Python of a container.
 NO_VERBS = {"help", "image", "mcp"}
 
@@ -47,7 +49,8 @@ def test_every_measurement_of_a_rig_is_a_verb() -> None:
 def test_help_names_the_verbs_and_no_others() -> None:
     _code, said, _err = rig_rules.make(ROOT, "-C", RIGS[0], "help")
     targets = set(re.findall(r"^  (\w+) ", said, re.MULTILINE))
-    assert targets - NO_VERBS == lists.needs().keys() - NO_TARGETS
+    assert targets >= FETCHING
+    assert targets - NO_VERBS - FETCHING | {"fetch"} == lists.needs().keys() - NO_TARGETS
     for kind in kinds.KINDS:
         assert not kind.of_rig or f"{f'  {kind.name}':11} {kind.help}\n" in said
 
@@ -91,13 +94,24 @@ def test_the_entry_point_names_the_verbs() -> None:
 
 def test_every_command_of_compose_is_a_verb() -> None:
     text = (ROOT / "compose.yaml").read_text()
-    assert set(re.findall(r"command: \[(\w+),", text)) <= lists.needs().keys()
+    assert set(re.findall(r"command: \[(\w+),", text)) == {"serve", "fetch"}
+    assert lists.needs().keys() >= {"serve", "fetch"}
 
 
-def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients() -> None:
+@pytest.mark.parametrize("target", sorted(FETCHING))
+def test_each_file_has_a_target(target: str) -> None:
+    _code, said, _err = rig_rules.make(ROOT, "-n", "-C", RIGS[0], target)
+    assert f"/scripts/fetch.py {RIGS[0]} {target}\n" in said
+
+
+def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for one in accuracy_tests.TESTS:
         assert lists.FILES[one.setting] == "file"
         assert one.setting in lists.NOT_KEYS
         for verb in ("accuracy", "mcp_server"):
             assert one.setting in lists.needs()[verb].split(","), verb
-        assert one.setting in registration.PATHS
+        kept = registration.entry(tiny, "docker", {one.setting: "mine"})["env"]
+        assert kept == {one.setting: str(tmp_path / "mine")}

@@ -9,6 +9,7 @@ import pytest
 
 from common.engines.llamacpp import counters
 from common.engines.llamacpp.build import Engine
+from common.errors import RigError
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
@@ -91,6 +92,30 @@ def test_acceptance_is_exact(serve: Serve) -> None:
     assert (reply.draft_n, reply.draft_n_accepted) == (59, 30)
     assert (seen.drafts, seen.drafted, seen.accepted) == (30, 59, 30)
     assert seen.accepted_per_pos == (20, 10)
+
+
+METRICS = """\
+# HELP llamacpp:prompt_tokens_total Number of prompt tokens processed.
+# TYPE llamacpp:prompt_tokens_total counter
+llamacpp:prompt_tokens_total 12
+llamacpp:tokens_predicted_total 1.5e+06
+llamacpp:n_decode_total 4
+"""
+
+
+def test_a_server_without_a_drafter_counts_no_drafts() -> None:
+    found = counters.parse(METRICS)
+    assert (found.prompt_tokens, found.predicted_tokens, found.decodes) == (12, 1500000, 4)
+    assert (found.drafts, found.drafted, found.accepted, found.accepted_per_pos) == (0, 0, 0, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<html>busy</html>", '{"error": {"code": 501}}', METRICS.replace("n_decode", "n_other")],
+)
+def test_a_reply_that_is_no_metrics_is_no_zero(text: str) -> None:
+    with pytest.raises(RigError, match=r"^the reply has no llamacpp:n_decode_total, so it is not"):
+        counters.parse(text)
 
 
 def test_absent_drafts_are_absent(serve: Serve) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from common.engines import Engine
-from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import build
 from common.errors import RigError
 from common.host import container
 from common.measure.arms import rounds, short_cells, short_prompts
@@ -28,13 +28,13 @@ def changes(rig: Rig) -> dict[str, str]:
     other = rig.variant(found)
     same_cuda = rig.backend == "cpu" or other.cuda_version == rig.cuda_version
     # A container has the engines it was built with, whatever ENGINE says.
-    same_kind = engine.CONTAINER.is_file() or other.engine == rig.engine
-    if same_kind and other.engine == "embedded" and not engine.CONTAINER.is_file():
+    same_kind = build.CONTAINER.is_file() or other.engine == rig.engine
+    if same_kind and other.engine == "embedded" and not build.CONTAINER.is_file():
         raise RigError(
             f"{rig.name}: the embedded engine is not compiled here, so BUILDS_CMAKE_EXTRA changes "
             "nothing in it; set BUILDS_ENGINE=source, or ENGINE=source"
         )
-    if same_kind and same_cuda and engine.cmake_flags(other) == engine.cmake_flags(rig):
+    if same_kind and same_cuda and build.cmake_flags(other) == build.cmake_flags(rig):
         raise RigError(
             f"{rig.name}: the other build is the rig's own; set BUILDS_CUDA_VERSION, "
             "BUILDS_CUDA_ARCHITECTURES, BUILDS_CMAKE_EXTRA or BUILDS_ENGINE to something else"
@@ -45,7 +45,7 @@ def changes(rig: Rig) -> dict[str, str]:
 def check_place(rig: Rig, other: Rig) -> None:
     """Raise RigError if this host cannot have both engines: it has one CUDA toolkit."""
     two_cudas = rig.backend == "cuda" and other.cuda_version != rig.cuda_version
-    if two_cudas and not engine.OTHER.is_file():
+    if two_cudas and not build.OTHER.is_file():
         raise RigError(
             f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has "
             "one; RUNNER=docker make builds makes an image of each"

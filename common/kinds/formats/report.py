@@ -1,14 +1,15 @@
 """The text of a formats report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.formats.schema import Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.summary import MemoryMib
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
-    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     pieces = [
         f"# Drafter formats: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
@@ -19,7 +20,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         f"at a time, greedy; the intervals are {page.LEVEL} over prompts. *Kept* is accepted over "
         "drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
         "prompt, *peak* in the trials. It holds the model too, so look at the differences.",
-        *_figure(drafting, summary, folder),
+        *_figure(summary, folder),
         "## Same replies",
         "\n".join(_equal(summary)),
         "## By prompt",
@@ -39,14 +40,12 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
-    arms = [arm for arm in summary["arms"] if arm["speed_up"]]
+    arms = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not arms:
         return f"On {page.hardware(manifest)}, no drafter has been measured yet."
-    told = ", ".join(
-        f"{arm['arm']} {page.ratio(arm['speed_up'])} ({arm['speed_up']['verdict']})" for arm in arms
-    )
+    told = ", ".join(f"{arm} {page.ratio(up)} ({up['verdict']})" for arm, up in arms)
     equal = summary["all_equal"]
     return (
         f"On {page.hardware(manifest)}, at draft length {summary['draft_length']}, over no "
@@ -55,7 +54,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def _headline(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up, over, file = arm["speed_up"], arm["over_own"], arm["file"]
@@ -90,20 +89,23 @@ def _headline(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _memory(found: dict[str, float | None]) -> tuple[float | None, float | None]:
+def _memory(found: MemoryMib) -> tuple[float | None, float | None]:
     """Memory at ready and at peak: of the card if there is one, else of the process."""
-    where = "process" if found["card_peak"] is None else "card"
-    return found[f"{where}_ready"], found[f"{where}_peak"]
+    if found["card_peak"] is None:
+        return found["process_ready"], found["process_peak"]
+    return found["card_ready"], found["card_peak"]
 
 
-def _figure(drafting: list[dict[str, Any]], summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
+    drafting = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not drafting:
         return []
-    figures.speed_up(folder / "figures" / "speed_up.svg", drafting, summary["cells"])
+    dots = [(cell["arm"], cell["speed_up"]) for cell in summary["cells"]]
+    figures.speed_up(folder / "figures" / "speed_up.svg", drafting, dots)
     return ["![Speed-up over no drafter, per format](figures/speed_up.svg)"]
 
 
-def _equal(summary: dict[str, Any]) -> list[str]:
+def _equal(summary: Summary) -> list[str]:
     equal = summary["all_equal"]
     lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} replies."]
     for arm in summary["arms"]:
@@ -117,10 +119,10 @@ def _equal(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _files(summary: dict[str, Any]) -> str:
+def _files(summary: Summary) -> str:
     rows = [
-        [arm["arm"], arm["file"]["name"], f"{arm['file']['size']:,}", f"`{arm['file']['sha256']}`"]
+        [arm["arm"], file["name"], f"{file['size']:,}", f"`{file['sha256']}`"]
         for arm in summary["arms"]
-        if arm["file"]
+        if (file := arm["file"])
     ]
     return page.table(["drafter", "file", "bytes", "SHA-256"], rows)

@@ -1,15 +1,16 @@
 """What is made of the samples of a formats run."""
 
 from pathlib import Path
-from typing import Any
 
 from common.files.wanted import OTHERS
+from common.kinds.formats.schema import Arm, Summary
 from common.measure import rows
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, cell_rows, equal_replies
+from common.measure.rows import BASELINE, cell_rows, equal_replies
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a formats report, from the run directory alone."""
     log = Log(folder)
     greedy = log.of_kind("greedy")
@@ -29,7 +30,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> dict[str, Any]:
+def _arm(log: Log, arm: str, own: str, greedy: list[Trial]) -> Arm:
     """One arm; `over_own` is its speed over the rig's own format's."""
     speeds = rows.speeds(greedy, arm)
     up = over = None

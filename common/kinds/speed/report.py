@@ -1,15 +1,15 @@
 """The text of a speed report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.speed.schema import Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figures into `folder`."""
-    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     pieces = [
         f"# Speed: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
@@ -19,7 +19,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "Speeds are the server's own timings, one request at a time, greedy. The interval is "
         f"{page.LEVEL} over prompts; *spread* is between rounds. *Kept* is accepted over drafted "
         "tokens. docs/METHOD.md explains each.",
-        *_figures(drafting, summary, folder),
+        *_figures(summary, folder),
         "## By prompt",
         page.by_prompt(summary["cells"]),
         *_sampled(summary),
@@ -37,27 +37,24 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(part for part in pieces if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     where = page.hardware(manifest)
-    arms = [arm for arm in summary["arms"] if arm["speed_up"]]
+    arms = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not arms:
         return f"On {where}, no arm with a drafter has been measured yet."
-    best = max(arms, key=lambda arm: float(arm["speed_up"]["ratio"]))
-    up = best["speed_up"]
+    best, up = max(arms, key=lambda arm: arm[1]["ratio"])
     figure = f"{page.ratio(up)} ({page.interval(up)}) the speed of no drafter"
     if up["verdict"] == "pays":
-        return f"On {where}, {best['arm']} pays: {figure}."
+        return f"On {where}, {best} pays: {figure}."
     if up["verdict"] == "loses":
-        return (
-            f"On {where}, no drafter setting pays; the least bad, {best['arm']}, runs at {figure}."
-        )
+        return f"On {where}, no drafter setting pays; the least bad, {best}, runs at {figure}."
     if up["verdict"] == "even":
-        return f"On {where}, no drafter setting is sure to pay; the best, {best['arm']}: {figure}."
-    return f"On {where}, too little was measured to say; {best['arm']} ran at {page.ratio(up)}."
+        return f"On {where}, no drafter setting is sure to pay; the best, {best}: {figure}."
+    return f"On {where}, too little was measured to say; {best} ran at {page.ratio(up)}."
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def _headline(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up = arm["speed_up"]
@@ -90,19 +87,23 @@ def _headline(summary: dict[str, Any]) -> str:
     )
 
 
-def _figures(drafting: list[dict[str, Any]], summary: dict[str, Any], folder: Path) -> list[str]:
+def _figures(summary: Summary, folder: Path) -> list[str]:
     found = []
+    drafting = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if drafting:
-        figures.speed_up(folder / "figures" / "speed_up.svg", drafting, summary["cells"])
+        dots = [(cell["arm"], cell["speed_up"]) for cell in summary["cells"]]
+        figures.speed_up(folder / "figures" / "speed_up.svg", drafting, dots)
         found.append("![Speed-up over no drafter, per arm](figures/speed_up.svg)")
-    with_counts = [arm for arm in drafting if arm["kept"]]
+    with_counts = [
+        (arm["arm"], kept) for arm in summary["arms"] if arm["speed_up"] and (kept := arm["kept"])
+    ]
     if with_counts:
         figures.kept(folder / "figures" / "kept.svg", with_counts)
         found.append("![Share of drafts kept, per position](figures/kept.svg)")
     return found
 
 
-def _sampled(summary: dict[str, Any]) -> list[str]:
+def _sampled(summary: Summary) -> list[str]:
     rows = [
         [
             arm["arm"],
@@ -120,7 +121,7 @@ def _sampled(summary: dict[str, Any]) -> list[str]:
     return [head, page.table(["arm", "tokens/s", "speed-up", page.LEVEL, "kept"], rows)]
 
 
-def _equal_text(summary: dict[str, Any]) -> list[str]:
+def _equal_text(summary: Summary) -> list[str]:
     lines = []
     for row in summary["equal_text"]:
         if row["of"] and row["arm"] == BASELINE:

@@ -1,35 +1,22 @@
 """What summary.json of a speed run holds, and nothing else."""
 
-from typing import Literal
-
 from common.measure.summary import (
+    ArmSpeed,
     Cell,
     Count,
     Drift,
     Flags,
-    Kept,
+    Head,
     KnownAnswer,
     MemoryMib,
-    SpeedUp,
     Strict,
     Time,
 )
 
 
-class Arm(Strict):
-    arm: str
-    tokens_per_second: float | None
-    speed_up: SpeedUp | None
-    kept: Kept | None
+class Arm(ArmSpeed):
     ttft_ms: float | None
     memory_mib: MemoryMib
-
-
-class Sampled(Strict):
-    arm: str
-    tokens_per_second: float | None
-    speed_up: SpeedUp | None
-    kept: Kept | None
 
 
 class EqualText(Strict):
@@ -38,14 +25,9 @@ class EqualText(Strict):
     of: Count
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["speed"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     arms: list[Arm]
-    sampled: list[Sampled]
+    sampled: list[ArmSpeed]
     cells: list[Cell]
     equal_text: list[EqualText]
     drift: Drift

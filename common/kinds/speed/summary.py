@@ -1,13 +1,14 @@
 """What is made of the samples of a speed run."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.speed.schema import Arm, EqualText, Summary
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, ttft
+from common.measure.rows import BASELINE, arm_speed, cell_rows, ttft
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a speed report, from the run directory alone."""
     log = Log(folder)
     greedy, sampled = log.of_kind("greedy"), log.of_kind("sampled")
@@ -24,7 +25,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> Arm:
     return {
         **arm_speed(arm, greedy),
         "ttft_ms": ttft([trial for trial in greedy if trial["arm"] == arm]),
@@ -32,10 +33,10 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     }
 
 
-def _equal_text(arm: str, greedy: list[Trial]) -> dict[str, Any]:
+def _equal_text(arm: str, greedy: list[Trial]) -> EqualText:
     """Replies equal to the baseline's of the same cell and round; for the baseline itself, to
     its own first round: the control."""
-    first = min((trial["round"] for trial in greedy), default=None)
+    first = min((trial["round"] for trial in greedy), default="")
     texts = {(t["arm"], t["cell"], t["round"]): t["samples"][0]["content"] for t in greedy}
     equal = of = 0
     for (name, cell, turn), text in texts.items():

@@ -21,7 +21,7 @@ from common.engines.llamacpp import build, embedded, serve
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
-from common.serving import process as server
+from common.serving import process
 from common.serving.process import Server
 from scripts import embedded_server
 
@@ -166,12 +166,12 @@ def test_a_signal_stops_it_in_order(started: Server, tiny: Rig) -> None:
     with started:
         assert started.check is not None
         assert started.check.draft_n
-        process = started.process
-        assert process is not None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        child = started.process
+        assert child is not None
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0
     assert "main loop exited" in started.log_text()
-    server.check_port(tiny)
+    process.check_port(tiny)
 
 
 def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> None:
@@ -183,12 +183,12 @@ def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> No
         ) as reply,
     ):
         next(reply.iter_lines())
-        process = started.process
-        assert process is not None
+        child = started.process
+        assert child is not None
         begin = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) in serve.ORDERLY
-        assert time.monotonic() - begin < server.STOP_S  # nobody had to kill it
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) in serve.ORDERLY
+        assert time.monotonic() - begin < process.STOP_S  # nobody had to kill it
 
 
 def test_no_wheel_for_this_machine_names_the_other_engine(

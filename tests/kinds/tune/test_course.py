@@ -238,11 +238,11 @@ def test_less_than_a_percent_is_no_reason_to_change() -> None:
     assert "n=2" in stage.dropped or stage.best == course.current
 
 
-def failed(lines: list[dict[str, Any]], arm: str, reason: str) -> list[dict[str, Any]]:
+def failed(lines: list[Any], arm: str, reason: str) -> list[Any]:
     return [{**one, "failed": reason, "samples": []} if one["arm"] == arm else one for one in lines]
 
 
-def first_look(of: Space) -> list[dict[str, Any]]:
+def first_look(of: Space) -> list[Any]:
     world = World(of, by_length, Noise(trial=0.01), 1)
     return [line for turn, arm in tune.replay(of, []).todo for line in world.trials(turn, arm)]
 
@@ -358,4 +358,4 @@ def test_a_round_is_held_when_all_its_prompts_are() -> None:
     arm = Arm("none", {})
     one = line("draft-1", "none", "a", 1.0)
     assert not tune.Journal([one]).holds(turn, arm)
-    assert tune.Journal([one, {**one, "cell": "b", "failed": "died"}]).holds(turn, arm)
+    assert tune.Journal([one, one | {"cell": "b", "failed": "died"}]).holds(turn, arm)

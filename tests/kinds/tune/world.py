@@ -42,7 +42,7 @@ class World:
     def __init__(self, space: Space, truth: Truth, noise: Noise, seed: int) -> None:
         self.space, self.truth, self.noise, self.seed = space, truth, noise, seed
         self.seconds = {tune.CHOOSE: 0.0, tune.CONFIRM: 0.0, tune.DRIFT: 0.0}
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[Any] = []
 
     def speed(self, arm: Arm) -> float:
         """The true speed over no drafter."""
@@ -52,7 +52,7 @@ class World:
         """The same for the same seed and names, whatever was drawn before."""
         return random.Random(f"{self.seed} {of}").gauss(0, deviation)  # noqa: S311
 
-    def trials(self, turn: Round, arm: Arm) -> list[dict[str, Any]]:
+    def trials(self, turn: Round, arm: Arm) -> list[Any]:
         """The journal's lines of one start of one arm."""
         lines = []
         drafts = tune.drafts({**self.space.settings, **arm.changes})
@@ -97,7 +97,7 @@ class World:
         )
 
 
-def line(turn: str, arm: str, cell: str, seconds: float) -> dict[str, Any]:
+def line(turn: str, arm: str, cell: str, seconds: float) -> Any:
     """A journal's line."""
     sample = {
         "predicted_n": TOKENS,
