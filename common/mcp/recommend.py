@@ -97,7 +97,7 @@ def _findings(kind: Kind, summary: Summary, manifest: Manifest) -> list[Finding]
             speed_up=row["value"],
             low=row["low"],
             high=row["high"],
-            verdict=row["verdict"],
+            verdict=row["verdict"] or "unknown",
         )
         for row in kind.figures(summary, manifest)
         if row["quantity"] == "speed_up" and "temperature" not in row["place"]

@@ -4,30 +4,51 @@ Every row says what was measured (quantity, arm, place, unit), the value and, wh
 its 95% interval.
 """
 
-from typing import Any
+from typing_extensions import TypedDict
 
 from common.measure.page import Drifted
 from common.measure.rows import significant
+from common.measure.stats import Verdict
 from common.measure.summary import Interval, Kept, MemoryMib
 
-Row = dict[str, Any]
+
+class Row(TypedDict):
+    quantity: str
+    arm: str
+    place: str
+    unit: str
+    value: float
+    low: float | None
+    high: float | None
+    verdict: Verdict | None
+    note: str | None
 
 
 def figure(
-    quantity: str, unit: str, arm: str, value: float | None, place: str = "", **other: Any
+    quantity: str,
+    unit: str,
+    arm: str,
+    value: float | None,
+    place: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    verdict: Verdict | None = None,
+    note: str | None = None,
 ) -> Row | None:
     """A row, or None where the value is absent."""
     if value is None:
         return None
-    empty = {"low": None, "high": None, "verdict": None, "note": None}
     return {
         "quantity": quantity,
         "arm": arm,
         "place": place,
         "unit": unit,
         "value": value,
-        **empty,
-        **other,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+        "note": note,
     }
 
 

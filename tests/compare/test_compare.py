@@ -343,7 +343,7 @@ def test_published_beside_measured(tmp_path: Path) -> None:
         manifest["engine"]["cuda_version"] = "13.4.1"
         manifest["settings"] |= {"N_GPU_LAYERS": "99", "CTX_SIZE": "8192"}
 
-    def published(folder: Path) -> dict[str, dict[str, Any]]:
+    def published(folder: Path) -> dict[str, Any]:
         rows = compare.compare([folder])["published"]
         return {
             row["title"]: row["beside"]

@@ -20,19 +20,17 @@ PAGE = ROOT / "benchmarks" / "compare"
 
 
 @pytest.fixture(scope="module")
-def whole() -> dict[str, Any]:
+def whole() -> Any:
     """All committed runs, given in an order that is not the page's."""
     return compare.compare(RUNS[::-1])
 
 
-def test_the_committed_page_is_made_again_byte_for_byte(
-    whole: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_committed_page_is_made_again_byte_for_byte(whole: Any, tmp_path: Path) -> None:
     for path in compare_page.write(whole, tmp_path):
         assert path.read_bytes() == (PAGE / path.name).read_bytes(), path.name
 
 
-def test_what_is_found_holds_to_its_schema(whole: dict[str, Any]) -> None:
+def test_what_is_found_holds_to_its_schema(whole: Any) -> None:
     schema = json.loads((ROOT / "common/compare/compare-1.json").read_text())
     jsonschema.validate(json.loads(json.dumps(whole)), schema)
     for key in ("runs", "figures", "published"):
@@ -58,7 +56,7 @@ def test_a_ratio_on_the_page_is_in_all_three_forms(tmp_path: Path) -> None:
     assert {f"{float(row['value']):.3f}" for row in rows} == {number}
 
 
-def test_csv_has_one_row_for_every_figure(whole: dict[str, Any]) -> None:
+def test_csv_has_one_row_for_every_figure(whole: Any) -> None:
     rows = list(csv.DictReader(io.StringIO(compare_page.table(whole))))
     measured = [row for row in rows if row["source"] == "measured"]
     assert len(measured) == len(whole["figures"])

@@ -22,7 +22,7 @@ from tests.test_report import RUNS
 Fake = Callable[..., Engine]
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
+def rows_of(folder: Path) -> list[Any]:
     summary = json.loads((folder / report.SUMMARY).read_text())
     return kinds.of(summary["what"]).figures(summary, run.read_manifest(folder))
 

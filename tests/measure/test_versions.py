@@ -110,15 +110,13 @@ def test_a_damaged_manifest_is_named(copy: Path, text: str) -> None:
 
 def test_what_does_not_hold_to_its_type_is_named(copy: Path) -> None:
     path = copy / run.JOURNAL
-    first, *rest = (json.loads(line) for line in path.read_text().splitlines())
-    for version, said in ((1, r"line 1 is damaged \(.*: Extra inputs are not"), (0, None)):
-        lines = [{**first, "note": "hello", "version": version}, *rest]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        if said is None:
-            assert run.read_lines(copy, run.JOURNAL) == lines
-            continue
-        with pytest.raises(RigError, match=said):
-            run.read_lines(copy, run.JOURNAL)
+    line = {**run.read_lines(copy, run.JOURNAL)[0], "note": "hello"}
+    path.write_text(json.dumps({**line, "version": 1}) + "\n")
+    with pytest.raises(RigError, match=r"line 1 is damaged \(.*note is not as its schema says"):
+        run.read_lines(copy, run.JOURNAL)
+    old = {key: value for key, value in line.items() if key != "version"}
+    path.write_text(json.dumps(old) + "\n")
+    assert run.read_lines(copy, run.JOURNAL) == [old]
 
 
 def test_every_kind_of_file_has_a_type() -> None:
