@@ -222,12 +222,10 @@ def _ratios(a: Evidence, b: Evidence) -> list[Ratio]:
             rows.append(_ratio("tokens_per_second", arm, place, up, []))
             if arm == base:
                 continue
-            gains = [
-                _gain(own.get(place, {}), speeds[place])
-                for own, speeds in ((base_theirs, theirs), (base_ours, ours))
-            ]
-            if gains[0].keys() & gains[1].keys():
-                up = stats.speed_up(*gains)
+            their_gain = _gain(base_theirs.get(place, {}), theirs[place])
+            our_gain = _gain(base_ours.get(place, {}), ours[place])
+            if their_gain.keys() & our_gain.keys():
+                up = stats.speed_up(their_gain, our_gain)
                 rows.append(_ratio("speed_up", arm, place, up, []))
     return rows
 

@@ -63,7 +63,7 @@ class Evidence:
         """Place -> cell and round -> tokens per second, of one arm's greedy trials."""
         kind = kinds.of(self.what)
         found: dict[str, dict[stats.Key, float]] = {}
-        for trial in self.log.of_kind("greedy"):
+        for trial in self.log.main():
             if trial["arm"] == arm:
                 place = kind.place_of(self.log.cells[trial["cell"]])
                 found.setdefault(place, {})[trial["cell"], trial["round"]] = kind.speed(trial)

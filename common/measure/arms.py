@@ -1,5 +1,6 @@
 """Arms, prompts and rounds that several measurements have."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from common.errors import RigError
@@ -13,7 +14,7 @@ TOKENS = 256
 QUICK_TOKENS = 64
 GREEDY = {"temperature": 0, "seed": 1}
 SAMPLED = {"temperature": 0.8, "seed": 1}
-SAMPLING: dict[str, dict[str, float]] = {"greedy": GREEDY, "sampled": SAMPLED}
+SAMPLING: dict[str, Mapping[str, float]] = {"greedy": GREEDY, "sampled": SAMPLED}
 ROUNDS, BESIDE = 4, 2  # of what the headline is made from, and of the other sampling; both even
 
 

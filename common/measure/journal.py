@@ -193,12 +193,14 @@ class Sample(Strict):
     reasoning: str
     finish_reason: str | None
     ttft_ms: float | None
+    content_ms: NotRequired[float | None]
     last_text_ms: float | None
     wall_ms: float | None
     text_chunks: int
     prompt_n: int | None
     prompt_ms: float | None
     cache_n: int | None
+    usage_n: NotRequired[int | None]
     predicted_n: int | None
     predicted_ms: float | None
     predicted_per_second: float | None

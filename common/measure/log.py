@@ -1,11 +1,12 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
+import shlex
 from pathlib import Path
 
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
-from common.measure import run, stats
+from common.measure import repetition, run, stats
 from common.measure.journal import Memory, Start, Trial
-from common.measure.rows import Speed, decode_speed, given, kept, memory, significant
+from common.measure.rows import Speed, decode_speed, given, kept, memory, significant, speeds
 from common.measure.summary import (
     Drift,
     Failed,
@@ -39,7 +40,25 @@ class Log:
             "rig": self.manifest["rig"],
             "quick": self.manifest["plan"]["quick"],
             "complete": self.manifest["ended"] is not None,
+            "repetition": self.repetition(self.main()),
+            "launch": self._launch(),
         }
+
+    def _launch(self) -> str | None:
+        for start in self.starts:
+            if start["arm"] == self.arms[-1]:
+                words = [Path(word).name if "/" in word else word for word in start["command"]]
+                return shlex.join(words)
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The kind of rounds that the answer is made from: that of the first."""
+        return next(iter(self.kinds.values()))
+
+    def main(self) -> list[Trial]:
+        """The good trials of the headline's rounds."""
+        return self.of_kind(self.headline)
 
     def of_kind(self, kind: str) -> list[Trial]:
         """The good trials of greedy, sampled or drift rounds."""
@@ -54,13 +73,25 @@ class Log:
         return [start["memory_ready_mib"] for start in self.starts if start["arm"] == arm]
 
     def drift(self, speed: Speed | None = None) -> Drift:
-        """How far the first arm moved between its first and its last measurement."""
+        """How far the first arm moved between its first and its last measurement, and how far its
+        rounds lie apart meanwhile."""
         speed = speed or decode_speed
         arm, turn = self.arms[0], next(iter(self.kinds))
         own = [trial for trial in self.trials if trial["arm"] == arm]
         first = {t["cell"]: speed(t) for t in own if t["round"] == turn}
         again = {t["cell"]: speed(t) for t in own if self.kinds[t["round"]] == "drift"}
-        return {"arm": arm, "change": significant(stats.drift(first, again))}
+        change = significant(stats.drift(first, again))
+        return {"arm": arm, "change": change, "range": self._range(arm, speed)}
+
+    def _range(self, arm: str, speed: Speed) -> float | None:
+        """The fastest over the slowest of an arm's rounds, minus 1; None for a single one, or where
+        rounds ask different things."""
+        found = speeds(self.main(), arm, speed)
+        rounds = {turn for _, turn in found}
+        if len(found) == len({cell for cell, _ in found}):
+            return None
+        means = stats.speed_up(dict.fromkeys(found, 1.0), found).rounds.values()
+        return significant(max(means) / min(means) - 1) if len(rounds) > 1 else None
 
     def flags(self) -> Flags:
         """Counts of what a reader should know about the samples."""
@@ -77,6 +108,12 @@ class Log:
             "ended_early": early,
             "failed_attempts": len(self.lines) - len(self.trials),
         }
+
+    def repetition(self, trials: list[Trial]) -> float | None:
+        """The share of what the replies of some trials say again."""
+        samples = [sample for trial in trials for sample in trial["samples"]]
+        texts = [text for one in samples for text in (one["reasoning"], one["content"])]
+        return significant(repetition.share(texts))
 
     def infeasible(self) -> list[Infeasible]:
         """Cells that could not be asked, with the reason."""

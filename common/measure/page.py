@@ -1,11 +1,12 @@
 """Pieces that every report has: tables, numbers, the host, how to do it again."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tabulate import tabulate
 
 from common.known import chain
-from common.measure import stats
+from common.measure import repetition, stats
 from common.measure.journal import Manifest
 from common.measure.summary import (
     Cell,
@@ -17,6 +18,8 @@ from common.measure.summary import (
     Kept,
     KnownAnswer,
     MemoryMib,
+    Percentiles,
+    SpeedUp,
     Strict,
     Time,
 )
@@ -33,6 +36,7 @@ class Drifted(Strict):
 
 class Trusted(Drifted):
     flags: Flags
+    repetition: float | None
 
 
 class Known(Strict):
@@ -57,7 +61,18 @@ def hardware(manifest: Manifest) -> str:
     return f"an {card['name']}" if card else f"a CPU ({manifest['host']['cpu']}, not run on a card)"
 
 
-def what_was_run(manifest: Manifest) -> str:
+def asked(manifest: Manifest) -> str:
+    """How many cells in how many rounds of how long replies."""
+    plan = manifest["plan"]
+    cells = [cell for cell in plan["cells"].values() if not cell["infeasible"]]
+    kinds = Counter(turn["kind"] for turn in plan["rounds"].values())
+    rounds = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    lengths = sorted({one["max_tokens"] for cell in cells for one in cell["requests"]})
+    tokens = " to ".join(str(length) for length in dict.fromkeys(lengths[:1] + lengths[-1:]))
+    return f"{len(cells)} cells; rounds: {rounds}; at most {tokens} tokens a reply"
+
+
+def what_was_run(manifest: Manifest, launch: str | None) -> str:
     """Engine, files, card, host and settings, as a table and a list."""
     host, card, harness = manifest["host"], manifest["card"], manifest["harness"]
     commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
@@ -80,6 +95,13 @@ def what_was_run(manifest: Manifest) -> str:
             f"Linux {host['kernel']}",
         ],
         ["harness", f"commit {commit}"],
+        ["asked", asked(manifest)],
+        [
+            "context, slots",
+            f"{manifest['settings']['CTX_SIZE']} tokens, "
+            f"{manifest['settings']['PARALLEL'] or 1} at once",
+        ],
+        *([["launched", f"`{launch}`"]] if launch else []),
         ["started, ended", f"{manifest['started']}, {manifest['ended'] or 'not ended'}"],
     ]
     arms = "\n".join(
@@ -145,6 +167,18 @@ def interval(up: Interval | None) -> str:
     return f"{up['low']:.3f} to {up['high']:.3f}"
 
 
+def percentiles(found: Percentiles | None, per: float = 1, digits: int = 1) -> str:
+    """Half, nine in ten, and 99 in 100, divided by `per`."""
+    if found is None:
+        return ""
+    return " / ".join(f"{found[name] / per:.{digits}f}" for name in ("p50", "p90", "p99"))
+
+
+def each_round(up: SpeedUp | None) -> str:
+    """The ratio of every round, in the order they were measured."""
+    return " ".join(f"{ratio:.3f}" for ratio in up["rounds"].values()) if up else ""
+
+
 def kept(kept: Kept | None) -> str:
     return "absent" if kept is None else f"{kept['share']:.3f}"
 
@@ -167,6 +201,12 @@ def warnings(summary: Head, manifest: Manifest) -> list[str]:
         found.append(
             "> **Known-answer pair**: made-up weights without any training. Its kept share is "
             "known in advance and checks the measuring; its speeds say nothing about Gemma."
+        )
+    elif (summary["repetition"] or 0) > repetition.MUCH and manifest["what"] != "cost":
+        found.append(
+            f"> **Not ordinary text**: {summary['repetition']:.0%} of what the replies say they "
+            f"had said before (text by people stays below {repetition.MUCH:.0%}). Drafts are easy "
+            "to guess in such text, so these speed-ups are not those of a model at work."
         )
     return found
 
@@ -217,9 +257,14 @@ def drift(summary: Drifted) -> str:
     found = summary["drift"]
     if found["change"] is None:
         return "- Drift: not measured."
+    between = (
+        f", and between its rounds by {found['range']:.1%}" if found["range"] is not None else ""
+    )
     return (
         f"- Drift: the first arm ({found['arm']}), repeated at the end, moved by "
-        f"{found['change']:+.1%}. Speed-ups smaller than that mean little."
+        f"{found['change']:+.1%}{between}. A ratio is of two arms in one round, and each pair of "
+        "rounds has the order reversed, so what slows all arms alike cancels; what does not shows "
+        "in how far the ratios of the rounds lie apart."
     )
 
 
@@ -242,6 +287,10 @@ def trust(summary: Trusted) -> list[str]:
     """Drift and flagged samples, a line each."""
     flags = summary["flags"]
     lines = [drift(summary)]
+    if summary["repetition"] is not None:
+        lines.append(
+            f"- Repetition: {summary['repetition']:.1%} of what replies say they had said."
+        )
     lines.append(
         f"- Samples: {flags['samples']}. Taken while the card was throttled: "
         f"{flags['throttled']}. Client and server clock more than 2% apart: "

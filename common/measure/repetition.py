@@ -7,7 +7,7 @@ text are then nearly always right: its speed-ups are not those of ordinary text.
 from collections.abc import Iterable
 
 WINDOW = 24
-"""characters, some four words: a turn of phrase comes again by chance, four words in a row seldom"""
+"""characters, some four words: two words in a row come again by chance, four seldom"""
 MUCH = 0.2
 """above this a run's replies are not ordinary text: of 1,200 characters of manuals and licences
 1 to 2% repeat, of Python source 7%; of six such pieces together 16% at most, 99 times in 100"""

@@ -149,6 +149,16 @@ def _means(logs: Mapping[Key, float], of: int) -> dict[str, float]:
     return {name: statistics.fmean(own) for name, own in found.items()}
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which so large a share of `values` lies; on a straight line between the two
+    nearest (Hyndman and Fan's type 7, as NumPy has it)."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
 def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | None:
     """How far the first arm moved when repeated at the end: geometric mean ratio over cells - 1.
 

@@ -45,6 +45,10 @@ class Head(Strict):
     rig: str
     quick: bool
     complete: bool
+    repetition: Share | None
+    """how much of the replies that the answer is made from they had said before"""
+    launch: str | None
+    """a command line of the last arm, with the names of files only; None if none was started"""
 
 
 class Interval(Strict):
@@ -56,6 +60,18 @@ class Interval(Strict):
 
 class SpeedUp(Interval):
     round_spread: float | None
+    rounds: dict[str, Positive]
+    """round -> ratio"""
+
+
+class Best(Strict):
+    """The fastest of several arms."""
+
+    arm: str
+    of: Some
+    """arms it was picked from"""
+    speed_up: SpeedUp
+    """with an interval that is wide enough for having picked"""
 
 
 class Kept(Strict):
@@ -71,6 +87,12 @@ class ArmSpeed(Strict):
     tokens_per_second: float | None
     speed_up: SpeedUp | None
     kept: Kept | None
+
+
+class Percentiles(Strict):
+    p50: float
+    p90: float
+    p99: float
 
 
 class MemoryMib(Strict):
@@ -94,7 +116,7 @@ class Crossing(Strict):
     at: float | None
     low: float | None
     high: float | None
-    why: Literal[None, "holds", "never"]
+    why: Literal[None, "holds", "never", "unsure"]
 
 
 class Difference(Strict):
@@ -108,6 +130,9 @@ class Difference(Strict):
 class Drift(Strict):
     arm: str
     change: float | None
+    """repeated at the end over the first time, minus 1"""
+    range: float | None
+    """its fastest over its slowest round, minus 1"""
 
 
 class Flags(Strict):

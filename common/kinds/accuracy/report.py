@@ -48,7 +48,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## Can this be trusted",
         _trust(summary),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         _sources(summary),
         "## Do it again",
         page.reproduce(manifest) + " `make rescore RUN=` and this folder reads every stored reply "

@@ -175,7 +175,7 @@ def _drift(arm: str, answers: Sequence[Answer]) -> Drift:
     change = stats.drift(
         {key[0]: v for key, v in first.items()}, {key[0]: v for key, v in again.items()}
     )
-    return {"arm": arm, "change": significant(change)}
+    return {"arm": arm, "change": significant(change), "range": None}
 
 
 def _flags(answers: Sequence[Answer], lines: Sequence[Trial]) -> Flags:

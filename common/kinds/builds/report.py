@@ -21,10 +21,10 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         f"**{answer(summary, manifest)}**",
         "## Result",
         _headline(summary),
-        "Speeds are the server's own timings, one request at a time, greedy. *Over own build* is "
-        "the other build's speed over the rig's own build's with the same drafter; *drafter's "
-        f"speed-up* is over no drafter in the same build. Intervals are {page.LEVEL} over prompts. "
-        "*Kept* is accepted over drafted tokens.",
+        "Speeds are the server's own timings, one request at a time. *Over own build* is the other "
+        "build's speed over the rig's own build's with the same drafter, in all and in each round; "
+        "*drafter's speed-up* is over no drafter in the same build. Intervals are "
+        f"{page.LEVEL} over prompts and server starts. *Kept* is accepted over drafted tokens.",
         *_figure(summary, folder),
         "## By prompt",
         _by_prompt(summary),
@@ -36,7 +36,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "They are engines of two releases, made in two ways: the difference is that of both."
         if _two_releases(manifest)
         else "Both are built from the same source; flags that both have are left out.",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -103,7 +103,7 @@ def _headline(summary: Summary) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(over) if over else "1 (baseline)" if arm["build"] == "rig" else "",
                 page.interval(over),
-                page.percent(over["round_spread"]) if over else "",
+                page.each_round(over),
                 VERDICTS[over["verdict"]] if over else "",
                 f"{page.ratio(up)} ({page.interval(up)})" if up else "",
                 up["verdict"] if up else "",
@@ -118,7 +118,7 @@ def _headline(summary: Summary) -> str:
         "tokens/s",
         "over own build",
         page.LEVEL,
-        "spread",
+        "each round",
         "build is",
         f"drafter's speed-up ({page.LEVEL})",
         "drafter is",
@@ -156,8 +156,8 @@ def _by_prompt(summary: Summary) -> str:
 
 def _equal(summary: Summary) -> list[str]:
     return [
-        f"- Equal text, {_with(arm['drafter'])}: {equal['equal']} of {equal['of']} greedy replies "
-        "are the same in both builds."
+        f"- Equal text, {_with(arm['drafter'])}: {equal['equal']} of {equal['of']} prompts have "
+        "the same greedy reply in both builds."
         for arm in summary["arms"]
         if (equal := arm["equal_rig"]) and equal["of"]
     ]

@@ -15,17 +15,17 @@ from common.measure.rows import BASELINE
 def summarise(folder: Path) -> Summary:
     """Every figure of a builds report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     return {
         **log.head(),
         "builds": _builds(log.manifest),
-        "arms": [_arm(log, arm, greedy) for arm in log.arms],
+        "arms": [_arm(log, arm, trials) for arm in log.arms],
         "cells": [
-            _cell(cell, arm, greedy) for cell in log.cells for arm in log.arms if not _is_other(arm)
+            _cell(cell, arm, trials) for cell in log.cells for arm in log.arms if not _is_other(arm)
         ],
         "drift": log.drift(),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
+        "known_answer": log.known_answer(trials),
         "time": log.time(),
     }
 
@@ -58,18 +58,18 @@ def _builds(manifest: Manifest) -> list[Build]:
     ]
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> Arm:
+def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
     """One arm: `speed_up` is over no drafter in the same build, `over_rig` over the rig's own build
     with the same drafter."""
     drafter = arm.removeprefix(PREFIX)
     baseline = arm.removesuffix(drafter) + BASELINE
-    speeds, up, over, equal = rows.speeds(greedy, arm), None, None, None
+    speeds, up, over, equal = rows.speeds(trials, arm), None, None, None
     if arm != baseline:
-        up = rows.speed_up(rows.speeds(greedy, baseline), speeds)
+        up = rows.speed_up(rows.speeds(trials, baseline), speeds)
     if _is_other(arm):
-        over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
-        equal = rows.equal_replies(greedy, [drafter, arm])
-    own = [trial for trial in greedy if trial["arm"] == arm]
+        over = rows.speed_up(rows.speeds(trials, drafter), speeds)
+        equal = rows.equal_replies(log.of_kind("greedy"), [drafter, arm])
+    own = [trial for trial in trials if trial["arm"] == arm]
     return {
         "arm": arm,
         "build": "other" if _is_other(arm) else "rig",
@@ -84,9 +84,9 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> Arm:
     }
 
 
-def _cell(cell: str, drafter: str, greedy: list[Trial]) -> Cell:
+def _cell(cell: str, drafter: str, trials: list[Trial]) -> Cell:
     """One prompt with one drafter setting in both builds."""
-    own = [trial for trial in greedy if trial["cell"] == cell]
+    own = [trial for trial in trials if trial["cell"] == cell]
     rig, other = rows.speeds(own, drafter), rows.speeds(own, PREFIX + drafter)
     over = rows.speed_up(rig, other)
     return {

@@ -40,7 +40,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",

@@ -14,7 +14,7 @@ from common.measure.rows import BASELINE, significant
 def summarise(folder: Path) -> Summary:
     """Every figure of a cost report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    greedy = log.main()
     arms = [_arm(log, name, greedy) for name in log.arms]
     lengths = sorted({arm["draft_length"] for arm in arms if arm["draft_length"]})
     return {

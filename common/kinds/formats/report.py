@@ -17,8 +17,8 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## Result",
         _headline(summary),
         f"Draft length {summary['draft_length']}. Speeds are the server's own timings, one request "
-        f"at a time, greedy; the intervals are {page.LEVEL} over prompts. *Kept* is accepted over "
-        "drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
+        f"at a time; the intervals are {page.LEVEL} over prompts and server starts, *each round* "
+        "has every round's speed-up. *Kept* is accepted over drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
         "prompt, *peak* in the trials. It holds the model too, so look at the differences.",
         *_figure(summary, folder),
         "## Same replies",
@@ -30,7 +30,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
         _files(summary),
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -49,8 +49,8 @@ def answer(summary: Summary, manifest: Manifest) -> str:
     equal = summary["all_equal"]
     return (
         f"On {page.hardware(manifest)}, at draft length {summary['draft_length']}, over no "
-        f"drafter: {told}; the replies are the same in all formats {equal['equal']} times of "
-        f"{equal['of']}."
+        f"drafter: {told}; the greedy reply is the same in all formats for {equal['equal']} of "
+        f"{equal['of']} prompts."
     )
 
 
@@ -66,6 +66,7 @@ def _headline(summary: Summary) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(up) if up else "1 (baseline)",
                 page.interval(up),
+                page.each_round(up),
                 up["verdict"] if up else "",
                 f"{page.ratio(over)} ({page.interval(over)})" if over else "",
                 page.kept(arm["kept"]),
@@ -80,6 +81,7 @@ def _headline(summary: Summary) -> str:
         "tokens/s",
         "speed-up",
         page.LEVEL,
+        "each round",
         "verdict",
         f"over {summary['own']} ({page.LEVEL})",
         "kept",
@@ -107,7 +109,7 @@ def _figure(summary: Summary, folder: Path) -> list[str]:
 
 def _equal(summary: Summary) -> list[str]:
     equal = summary["all_equal"]
-    lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} replies."]
+    lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} prompts."]
     for arm in summary["arms"]:
         if arm["equal_own"]:
             same = arm["equal_own"]

@@ -30,7 +30,7 @@ def render(summary: Summary, manifest: Manifest, _folder: Path) -> str:
         "## Can this be trusted",
         f"- Failed attempts: {summary['failed_attempts']}.\n{page.time_line(summary['time'])}",
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",

@@ -32,7 +32,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## What was run",
         f"The document is {summary['document']['document']}, SHA-256 "
         f"`{summary['document']['document_sha256']}`, cut to the exact number of tokens.",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",

@@ -13,10 +13,10 @@ from common.measure.rows import BASELINE
 def summarise(folder: Path) -> Summary:
     """Every figure of a long-context report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     drafting = [arm for arm in log.arms if arm != BASELINE]
     depths = sorted({cell["depth"] for cell in log.cells.values()})
-    rows = [_row(log, greedy, depth, arm) for depth in depths for arm in log.arms]
+    rows = [_row(log, trials, depth, arm) for depth in depths for arm in log.arms]
     return {
         **log.head(),
         "document": cast(Document, log.manifest["plan"]["inputs"]),
@@ -26,14 +26,14 @@ def summarise(folder: Path) -> Summary:
         "failed": log.failed(),
         "drift": log.drift(),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "cells_wrong": log.cells_wrong(greedy),
+        "known_answer": log.known_answer(trials),
+        "cells_wrong": log.cells_wrong(trials),
         "time": log.time(),
     }
 
 
-def _row(log: Log, greedy: list[Trial], depth: int, arm: str) -> Row:
-    here = [trial for trial in greedy if log.cells[trial["cell"]]["depth"] == depth]
+def _row(log: Log, trials: list[Trial], depth: int, arm: str) -> Row:
+    here = [trial for trial in trials if log.cells[trial["cell"]]["depth"] == depth]
     own = [trial for trial in here if trial["arm"] == arm]
     speeds = measure_rows.speeds(own)
     up = None

@@ -7,8 +7,8 @@ from common.rig import Rig
 
 
 def plan(rig: Rig, quick: bool = False) -> Plan:
-    """Six prompts; four greedy rounds, two at temperature 0.8, and the drift check. For a base model
-    four at temperature 0.8 and two greedy ones.
+    """Six prompts; four greedy rounds, two at temperature 0.8, and the drift check. For a base
+    model four at temperature 0.8 and two greedy ones.
 
     A quick plan has three prompts, 64 tokens and one round.
     """

@@ -13,13 +13,16 @@ def rows(summary: Summary, manifest: Manifest) -> Iterator[Row | None]:
         yield figure("tokens_per_second", "tokens/s", name, arm["tokens_per_second"])
         yield speed_up(arm["speed_up"], name)
         yield kept_share(arm["kept"], name)
+        yield speed_up(arm["whole_reply"], name, quantity="whole_reply_speed_up")
         yield figure("ttft", "ms", name, arm["ttft_ms"])
+        yield figure("reading", "tokens/s", name, arm["reading_per_second"])
         yield peak_memory(arm["memory_mib"], name)
     drafting = [(up["ratio"], arm["arm"]) for arm in summary["arms"] if (up := arm["speed_up"])]
     if drafting:
         _, best = max(drafting, key=lambda arm: arm[0])
         length = manifest["plan"]["arms"].get(best, {}).get("SPEC_DRAFT_N_MAX")
         yield figure("best_draft_length", "tokens", best, int(length) if length else None)
-    for sampled in summary["sampled"]:
-        yield speed_up(sampled["speed_up"], sampled["arm"], "temperature 0.8")
+    place = "temperature 0.8" if summary["headline"] == "greedy" else "temperature 0"
+    for arm_beside in summary["beside"]:
+        yield speed_up(arm_beside["speed_up"], arm_beside["arm"], place)
     yield drift(summary)

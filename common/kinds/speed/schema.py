@@ -1,7 +1,10 @@
 """What summary.json of a speed run holds, and nothing else."""
 
+from typing import Literal
+
 from common.measure.summary import (
     ArmSpeed,
+    Best,
     Cell,
     Count,
     Drift,
@@ -9,6 +12,9 @@ from common.measure.summary import (
     Head,
     KnownAnswer,
     MemoryMib,
+    Percentiles,
+    Share,
+    SpeedUp,
     Strict,
     Time,
 )
@@ -16,6 +22,16 @@ from common.measure.summary import (
 
 class Arm(ArmSpeed):
     ttft_ms: float | None
+    """geometric mean"""
+    ttft: Percentiles | None
+    content: Percentiles | None
+    """to the first text that is not reasoning; in ms, like the two beside it"""
+    reply: Percentiles | None
+    """from sending to the end"""
+    reading_per_second: float | None
+    """prompt tokens"""
+    whole_reply: SpeedUp | None
+    """of output tokens over the time of whole replies"""
     memory_mib: MemoryMib
 
 
@@ -26,8 +42,12 @@ class EqualText(Strict):
 
 
 class Summary(Head):
+    headline: Literal["greedy", "sampled"]
+    """how the replies were drawn that the answer is made from; `beside` holds the other"""
+    best: Best | None
     arms: list[Arm]
-    sampled: list[ArmSpeed]
+    beside: list[ArmSpeed]
+    beside_repetition: Share | None
     cells: list[Cell]
     equal_text: list[EqualText]
     drift: Drift

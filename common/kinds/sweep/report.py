@@ -38,7 +38,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
         _document(summary),
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",

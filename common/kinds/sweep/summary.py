@@ -26,14 +26,14 @@ from common.measure.summary import SpeedUp
 def summarise(folder: Path) -> Summary:
     """Every figure of a sweep's or longmixed's report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     cells = log.cells.values()
     counts = sorted({cell["at_once"] for cell in cells})
     groups = sorted({(cell["kind"], cell["shape"]) for cell in cells})
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
     rows: list[Row] = [
         {
-            **_measured(log, [t for t in greedy if _is(log, t, kind, shape, count)], arm),
+            **_measured(log, [t for t in trials if _is(log, t, kind, shape, count)], arm),
             "kind": kind,
             "shape": shape,
             "at_once": count,
@@ -43,7 +43,7 @@ def summarise(folder: Path) -> Summary:
         for arm in log.arms
     ]
     ratios = [
-        _ratios(log, [t for t in greedy if _is(log, t, kind, None, count)], kind, count)
+        _ratios(log, [t for t in trials if _is(log, t, kind, None, count)], kind, count)
         for kind in kinds
         for count in counts
     ]
@@ -57,8 +57,8 @@ def summarise(folder: Path) -> Summary:
         "failed": log.failed(),
         "drift": log.drift(output_speed),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "cells_wrong": log.cells_wrong(greedy),
+        "known_answer": log.known_answer(trials),
+        "cells_wrong": log.cells_wrong(trials),
         "time": log.time(),
     }
 

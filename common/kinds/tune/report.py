@@ -59,7 +59,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
             ]
         ),
         "## What was run",
-        page.what_was_run(shown),
+        page.what_was_run(shown, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",

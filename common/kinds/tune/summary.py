@@ -142,6 +142,7 @@ def _interval(up: stats.SpeedUp, spread: float | None) -> SpeedUp:
         "low": significant(up.low),
         "high": significant(up.high),
         "round_spread": significant(spread),
+        "rounds": {turn: significant(ratio) for turn, ratio in up.rounds.items()},
         "verdict": up.verdict,
     }
 
