@@ -122,14 +122,24 @@ def as_data(up: stats.SpeedUp) -> SpeedUp:
 def best(
     baseline: Mapping[stats.Key, float], arms: Mapping[str, Mapping[stats.Key, float]]
 ) -> Best | None:
-    """The fastest of the arms, with an interval that knows it was picked; None if none can be
-    paired."""
-    shared = {arm: own for arm, own in arms.items() if baseline.keys() & own.keys()}
-    if not shared:
+    """The fastest of the arms; None if none can be paired.
+
+    Its interval is wide enough for having picked it, so that one of several that are worth nothing
+    is not said to pay by chance. That none pays, if each of them loses by itself, needs no such
+    care: the interval is then the arm's own.
+    """
+    ups = {
+        arm: stats.speed_up(baseline, own)
+        for arm, own in arms.items()
+        if baseline.keys() & own.keys()
+    }
+    if not ups:
         return None
-    name = max(shared, key=lambda arm: stats.speed_up(baseline, shared[arm]).ratio)
-    up = stats.speed_up(baseline, shared[name], len(shared))
-    return {"arm": name, "of": len(shared), "speed_up": as_data(up)}
+    name = max(ups, key=lambda arm: ups[arm].ratio)
+    up = ups[name]
+    if any(one.verdict != "loses" for one in ups.values()):
+        up = stats.speed_up(baseline, arms[name], len(ups))
+    return {"arm": name, "of": len(ups), "speed_up": as_data(up)}
 
 
 def kept(trials: Sequence[Trial]) -> Kept | None:
