@@ -18,7 +18,7 @@ from common.engines.llamacpp import serve
 from common.measure.kind import Kind
 from common.rig import GROUPS, ROOT, Rig
 from scripts import lists
-from tests import rig_rules
+from tests.helpers import rig_rules
 
 TINY = "local-llamacpp-cpu-tiny-q4_0"
 # A whole measurement: how many replies came back empty. One folder, one line of registration.
@@ -68,7 +68,6 @@ def rows(summary: dict, manifest: dict):
 
 
 class Summary(Strict):
-    schema: int
     what: str
     rig: str
     quick: bool
@@ -226,6 +225,7 @@ CHANGED = {
     "CACHE_TYPE_V": "q8_0",
     "FLASH_ATTN": "0",
     "REASONING": "on",
+    "CHAT_TEMPLATE": "none",
     "PARALLEL": "3",
     "KV_UNIFIED": "1",
     "BATCH_SIZE": "64",

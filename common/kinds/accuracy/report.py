@@ -1,16 +1,18 @@
 """The text of an accuracy report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.accuracy import scores, tests
+from common.kinds.accuracy.schema import Score, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.summary import Difference
 
-Scored = list[tuple[str, dict[str, Any]]]
+Scored = list[tuple[str, Score]]
 """the title of a score, and its figures"""
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure and writes scores.jsonl and changed.jsonl."""
     scores.write(folder)
     rows = _scored(summary)
@@ -46,7 +48,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         _trust(summary),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         _sources(summary),
         "## Do it again",
         page.reproduce(manifest) + " `make rescore RUN=` and this folder reads every stored reply "
@@ -59,7 +61,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     where, (first, second) = page.hardware(manifest), summary["arms"]
     rows = _scored(summary)
@@ -81,7 +83,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def _scored(summary: dict[str, Any]) -> Scored:
+def _scored(summary: Summary) -> Scored:
     return [
         (_score_title(test["test"], score["score"]), score)
         for test in summary["tests"]
@@ -97,13 +99,13 @@ def _score_title(test: str, score: str) -> str:
     return tests.of(test).scores[score]
 
 
-def _legends(summary: dict[str, Any]) -> str:
+def _legends(summary: Summary) -> str:
     """What the tests say of their scores, each with a space after it."""
     legends = [tests.of(name).legend for name in summary["published"]]
     return "".join(f"{legend} " for legend in legends if legend)
 
 
-def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+def _warnings(summary: Summary, manifest: Manifest) -> list[str]:
     lines = page.warnings(summary, manifest)
     if summary["limit"]:
         lines.append(
@@ -119,7 +121,7 @@ def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _result(summary: dict[str, Any]) -> str:
+def _result(summary: Summary) -> str:
     first, second = summary["arms"]
     rows = []
     for test in summary["tests"]:
@@ -140,7 +142,7 @@ def _result(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _equal(summary: dict[str, Any]) -> str:
+def _equal(summary: Summary) -> str:
     first, second = summary["arms"]
     lines = []
     for test in summary["tests"]:
@@ -159,7 +161,7 @@ def _equal(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _outcomes(summary: dict[str, Any]) -> str:
+def _outcomes(summary: Summary) -> str:
     rows = []
     for test in summary["tests"]:
         counts = [some["counts"] for some in test["outcomes"]]
@@ -169,7 +171,7 @@ def _outcomes(summary: dict[str, Any]) -> str:
     return page.table(["test", "outcome", *summary["arms"]], rows)
 
 
-def _work(summary: dict[str, Any]) -> str:
+def _work(summary: Summary) -> str:
     rows = []
     for test in summary["tests"]:
         for work in test["work"]:
@@ -203,7 +205,7 @@ def _work(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _known_answer(summary: dict[str, Any]) -> list[str]:
+def _known_answer(summary: Summary) -> list[str]:
     known = summary["known_answer"]
     if known is None:
         return []
@@ -226,7 +228,7 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
     return ["## Known answer", page.table(head, rows), text]
 
 
-def _trust(summary: dict[str, Any]) -> str:
+def _trust(summary: Summary) -> str:
     flags = summary["flags"]
     lines = [page.drift(summary)]
     lines.append(
@@ -244,7 +246,7 @@ def _trust(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _sources(summary: dict[str, Any]) -> str:
+def _sources(summary: Summary) -> str:
     sources = [tests.of(name).source for name in summary["published"]]
     return " ".join([*sources, f"Questions asked at once: {summary['parallel']}."])
 
@@ -254,5 +256,5 @@ def _points(share: float) -> str:
     return f"{100 * share:+.1f}" if round(100 * share, 1) else "0.0"
 
 
-def _interval(score: dict[str, Any]) -> str:
+def _interval(score: Difference) -> str:
     return f"{_points(score['low'])} to {_points(score['high'])}"

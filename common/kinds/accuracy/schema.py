@@ -1,16 +1,18 @@
 """What summary.json of an accuracy run holds, and nothing else."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import NotRequired
 
 from common.measure.summary import (
     Count,
+    Difference,
     Drift,
     EqualReplies,
+    Head,
+    Interval,
     Kept,
-    Positive,
     Share,
     Some,
     Strict,
@@ -22,12 +24,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 Published = dict[Name, bool]
 
 
-class Score(Strict):
+class Score(Difference):
     score: Name
     right: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    difference: Annotated[float, Field(ge=-1, le=1)]
-    low: Annotated[float, Field(ge=-1, le=1)]
-    high: Annotated[float, Field(ge=-1, le=1)]
     p_value: Share
     detectable: float | None
     gained: list[str]
@@ -52,11 +51,7 @@ class Outcomes(Strict):
     counts: Counts
 
 
-class SpeedUp(Strict):
-    ratio: Positive
-    low: float | None
-    high: float | None
-    verdict: Literal["pays", "even", "loses", "unknown"]
+class SpeedUp(Interval):
     questions: Some
 
 
@@ -102,12 +97,7 @@ class KnownAnswer(Strict):
     scores: list[KnownScore]
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["accuracy"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     limit: int | None
     parallel: Some
     arms: Annotated[list[str], Field(min_length=2, max_length=2)]

@@ -1,6 +1,7 @@
 """Its part of the compare page."""
 
 from common.measure import page
+from common.measure.rows import given
 from common.measure.sections import Found, Section, Table, at, figures, of, short, to_know
 
 
@@ -21,8 +22,8 @@ def section(found: Found) -> Section | None:
                         for arm, one in zip((first, second), told, strict=True)
                     ),
                     f"{100 * row['value']:+.2f}",
-                    f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
-                    row["note"],
+                    f"{100 * given(row['low']):+.2f} to {100 * given(row['high']):+.2f}",
+                    row["note"] or "",
                     to_know(run),
                 ]
             )

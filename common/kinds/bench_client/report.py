@@ -1,15 +1,17 @@
 """The text of a bench-client report."""
 
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
 from common.kinds.bench_client.plan import OURS
+from common.kinds.bench_client.schema import Summary
 from common.kinds.bench_client.summary import MOST_SHARE
+from common.measure.journal import ClientManifest
+from common.measure.rows import given
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+def render(summary: Summary, manifest: ClientManifest, _folder: Path) -> str:
     """REPORT.md as text."""
     plan, host, harness = manifest["schedule"], manifest["host"], manifest["harness"]
     commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
@@ -45,9 +47,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> str:
+def answer(summary: Summary, _manifest: object = None) -> str:
     """The answer in one sentence."""
-    costs = [row["us_per_chunk"][OURS]["median"] for row in summary["rows"]]
+    costs = [given(row["us_per_chunk"][OURS])["median"] for row in summary["rows"]]
     cost = f"{min(costs):.1f} to {max(costs):.1f} microseconds of CPU per chunk"
     beside = [row for row in summary["rows"] if row["share"] is not None]
     if not beside:
@@ -63,7 +65,7 @@ def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> 
     return f"The client costs {cost}: {shares}; {words[summary['verdict']]}."
 
 
-def _costs(summary: dict[str, Any], clients: list[str]) -> str:
+def _costs(summary: Summary, clients: list[str]) -> str:
     rows = []
     for row in summary["rows"]:
         cells = []
@@ -80,7 +82,7 @@ def _costs(summary: dict[str, Any], clients: list[str]) -> str:
     return tabulate(rows, head, tablefmt="github", disable_numparse=True)
 
 
-def _errors(summary: dict[str, Any]) -> str:
+def _errors(summary: Summary) -> str:
     rows = [
         [
             row["streams"],

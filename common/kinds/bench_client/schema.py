@@ -12,11 +12,16 @@ class UsPerChunk(Strict):
     high: float
 
 
-class Row(Strict):
+class Beside(Strict):
+    lightest: str | None
+    """the peer that costs least"""
+    share: NotNegative | None
+    """our cost over its"""
+
+
+class Row(Beside):
     streams: Some
     us_per_chunk: dict[str, UsPerChunk | None]
-    lightest: str | None
-    share: NotNegative | None
     ttft_error_ms: NotNegative
     worst_ttft_error_ms: NotNegative
     rate_error: NotNegative
@@ -24,8 +29,7 @@ class Row(Strict):
 
 
 class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["bench-client"]
+    what: str
     complete: bool
     failures: dict[str, str]
     verdict: Literal[None, "met", "missed"]

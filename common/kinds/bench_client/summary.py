@@ -4,24 +4,27 @@ What is judged is our cost over the lightest peer's in the same run: microsecond
 about the host as about the client.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Literal, cast
 
 from common.kinds.bench_client.plan import OURS
+from common.kinds.bench_client.schema import Beside, Row, Summary, UsPerChunk
 from common.measure import run
+from common.measure.journal import Client, ClientManifest
 
 MOST_SHARE = 0.2
 """what our cost may be of the lightest peer's, at any number of streams"""
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a bench-client report, from the run directory alone."""
-    manifest = run.read_manifest(folder)
-    journal = run.read_lines(folder, run.JOURNAL)
+    manifest = cast(ClientManifest, run.read_manifest(folder))
+    journal: list[Client] = run.read_lines(folder, run.JOURNAL)
     lines = [line for line in journal if line["failed"] is None]
-    failures = {line["client"]: line["failed"] for line in journal if line["failed"]}
-    rows = []
+    failures = {line["client"]: failed for line in journal if (failed := line["failed"])}
+    rows: list[Row] = []
     for streams in manifest["streams"]:
         costs = {}
         for name in manifest["clients"]:
@@ -41,7 +44,6 @@ def summarise(folder: Path) -> dict[str, Any]:
             }
         )
     return {
-        "schema": 1,
         "what": "bench-client",
         "complete": manifest["ended"] is not None,
         "rows": rows,
@@ -50,7 +52,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _lightest(costs: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+def _lightest(costs: dict[str, UsPerChunk | None]) -> Beside:
     """The peer with the least median cost, and our cost as a share of it; None without a peer."""
     medians = {name: cost["median"] for name, cost in costs.items() if cost}
     own = medians.pop(OURS)
@@ -60,7 +62,7 @@ def _lightest(costs: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
     return {"lightest": name, "share": _round(own / medians[name])}
 
 
-def _verdict(rows: list[dict[str, Any]]) -> str | None:
+def _verdict(rows: Sequence[Row]) -> Literal[None, "met", "missed"]:
     """Whether the goal is met at every number of streams; None if one has no peer beside it, and
     none of the others misses it."""
     shares = [row["share"] for row in rows]
@@ -69,7 +71,7 @@ def _verdict(rows: list[dict[str, Any]]) -> str | None:
     return None if None in shares else "met"
 
 
-def _spread(values: list[float]) -> dict[str, Any] | None:
+def _spread(values: list[float]) -> UsPerChunk | None:
     if not values:
         return None
     return {

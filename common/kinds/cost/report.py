@@ -1,9 +1,10 @@
 """The text of a cost report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.cost.schema import BreakEven, Summary, Times
 from common.measure import figures, page
+from common.measure.journal import Manifest
 
 TITLES = {
     "e2b": "Gemma 4 E2B",
@@ -16,7 +17,7 @@ TITLES = {
 NO_INTERVAL = "no interval"
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
     pieces = [
         f"# What drafting costs: {summary['rig']}, {manifest['started'][:10]}",
@@ -29,8 +30,9 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "it is set, and each reply draws from its own seed. *Kept* is accepted over drafted "
         "tokens, beside what it comes to on average. *Step cost* is the time of one step (draft n "
         "tokens, check them) over that of one token without drafter; it does not depend on the "
-        "acceptance. Speeds are the server's own timings, one request at a time; the intervals "
-        f"are {page.LEVEL} over replies and rounds.",
+        "acceptance. Speeds are the server's own timings, one request at a time. The interval "
+        f"is {page.LEVEL} over replies and server starts, for each arm alone; *each round* has the "
+        "speed-up of every round.",
         *_figure(summary, folder),
         "## Break-even",
         _break_even(summary),
@@ -43,7 +45,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -53,7 +55,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     told = "; ".join(f"n={row['draft_length']} {in_words(row)}" for row in summary["break_even"])
     return (
@@ -63,7 +65,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def in_words(row: dict[str, Any]) -> str:
+def in_words(row: BreakEven) -> str:
     """Where one draft length breaks even, as far as it was measured."""
     if row["least"] is None:
         return "not measured"
@@ -82,25 +84,25 @@ def in_words(row: dict[str, Any]) -> str:
     return f"not found: {word} at every acceptance {measured}{sure}"
 
 
-def by_cost_in_words(row: dict[str, Any]) -> str:
+def by_cost_in_words(row: BreakEven) -> str:
     """The break-even that follows from the step cost, with its interval."""
     found = row["by_cost"]
     if found is None:
         return ""
     value, low, high = (
-        "never" if found[name] is None else f"{found[name]:.2f}"
-        for name in ("value", "low", "high")
+        "never" if at is None else f"{at:.2f}"
+        for at in (found["value"], found["low"], found["high"])
     )
     if not _has_interval(row):
         return f"{value} ({NO_INTERVAL})"
     return value if low == high == "never" else f"{value} ({page.LEVEL}: {low} to {high})"
 
 
-def _has_interval(row: dict[str, Any]) -> bool:
+def _has_interval(row: BreakEven) -> bool:
     return row["step_cost"] is not None and row["step_cost"]["low"] is not None
 
 
-def _face(summary: dict[str, Any]) -> str:
+def _face(summary: Summary) -> str:
     weights = "made up" if summary["shape"] == "tiny" else "random"
     return (
         f"> **The weights are {weights} and the text is meaningless.** This pair has the layer "
@@ -110,7 +112,7 @@ def _face(summary: dict[str, Any]) -> str:
     )
 
 
-def _table(summary: dict[str, Any]) -> str:
+def _table(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up = arm["speed_up"]
@@ -122,6 +124,7 @@ def _table(summary: dict[str, Any]) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(up) if up else ("" if drafted else "1 (baseline)"),
                 page.interval(up),
+                page.each_round(up),
                 up["verdict"] if up else "",
                 f"{page.kept(arm['kept'])} ({arm['kept_set']:.3f})" if drafted else "",
                 page.number(arm["step_cost"], 2),
@@ -134,6 +137,7 @@ def _table(summary: dict[str, Any]) -> str:
         "tokens/s",
         "speed-up",
         page.LEVEL,
+        "each round",
         "verdict",
         "kept (on average)",
         "step cost",
@@ -142,12 +146,16 @@ def _table(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
     series = {
         f"n={row['draft_length']}": sorted(
-            (arm["accept"], arm["speed_up"])
-            for arm in summary["arms"]
-            if arm["draft_length"] == row["draft_length"] and arm["speed_up"]
+            (
+                (accept, up)
+                for arm in summary["arms"]
+                if arm["draft_length"] == row["draft_length"] and (up := arm["speed_up"])
+                if (accept := arm["accept"]) is not None
+            ),
+            key=lambda point: point[0],
         )
         for row in summary["break_even"]
     }
@@ -157,7 +165,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     return ["![Speed-up over no drafter by acceptance](figures/acceptance.svg)"]
 
 
-def _break_even(summary: dict[str, Any]) -> str:
+def _break_even(summary: Summary) -> str:
     rows = [
         [str(row["draft_length"]), in_words(row), _times(row["step_cost"]), by_cost_in_words(row)]
         for row in summary["break_even"]
@@ -165,15 +173,15 @@ def _break_even(summary: dict[str, Any]) -> str:
     return page.table(["n", "between points", "step cost", "by cost"], rows)
 
 
-def _times(found: dict[str, Any] | None) -> str:
+def _times(found: Times | None) -> str:
     if found is None:
         return ""
-    if found["low"] is None:
+    if found["low"] is None or found["high"] is None:
         return f"{found['value']:.2f} ({NO_INTERVAL})"
     return f"{found['value']:.2f} ({page.LEVEL}: {found['low']:.2f} to {found['high']:.2f})"
 
 
-def _cheaper(summary: dict[str, Any]) -> list[str]:
+def _cheaper(summary: Summary) -> list[str]:
     """A remark where a step of a longer draft took less time than one of the next shorter."""
     found = []
     for row in summary["break_even"]:

@@ -5,6 +5,7 @@ from typing import Literal
 from common.measure.summary import (
     Drift,
     Flags,
+    Head,
     Kept,
     MemoryMib,
     Positive,
@@ -42,7 +43,10 @@ class Acceptance(Strict):
     high: Share | None
 
 
-class BreakEven(Strict):
+class BetweenPoints(Strict):
+    """Read off between measured acceptances. `at` is None where `why` says that none lies on the
+    other side, `low` or `high` where that end of the interval lies outside of them."""
+
     draft_length: Some
     at: Share | None
     low: Share | None
@@ -51,18 +55,20 @@ class BreakEven(Strict):
     sure: bool
     least: Share | None
     most: Share | None
+
+
+class ByCost(Strict):
     step_cost: Times | None
     by_cost: Acceptance | None
     shorter: Some | None
     over_shorter: Times | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["cost"]
-    rig: str
-    quick: bool
-    complete: bool
+class BreakEven(BetweenPoints, ByCost):
+    """Of one draft length."""
+
+
+class Summary(Head):
     shape: Literal["e2b", "e4b", "12b", "26b", "31b", "tiny"]
     arms: list[Arm]
     break_even: list[BreakEven]

@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+from common.kinds.cost.schema import Acceptance, Arm, BetweenPoints, ByCost, Summary, Times
 from common.measure import rows, stats
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, significant
+from common.measure.rows import BASELINE, significant
+from common.measure.summary import Interval
 
 Costs = dict[stats.Key, float]
 """cell and round -> step cost"""
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a cost report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    greedy = log.main()
     costs = {name: _step_costs(greedy, name) for name in log.arms if name != BASELINE}
     arms = [_arm(log, name, greedy, costs.get(name, {})) for name in log.arms]
     steps = {
@@ -35,7 +38,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial], costs: Costs) -> dict[str, Any]:
+def _arm(log: Log, arm: str, greedy: list[Trial], costs: Costs) -> Arm:
     changes = log.manifest["plan"]["arms"][arm]
     rates = [float(part) for part in changes.get("SPEC_SYNTH_RATES", "").split(",") if part]
     own = [trial for trial in greedy if trial["arm"] == arm]
@@ -67,7 +70,7 @@ def _step_costs(greedy: Sequence[Trial], arm: str) -> Costs:
         if trial["arm"] != arm or key not in baseline:
             continue
         (sample,) = trial["samples"]
-        later = sample["predicted_n"] - 1
+        later = rows.given(sample["predicted_n"]) - 1
         per_step = later / (later - (sample["draft_n_accepted"] or 0))
         costs[key] = per_step * baseline[key] / rows.decode_speed(trial)
     return costs
@@ -82,28 +85,29 @@ def _together(found: Sequence[Costs]) -> Costs:
     }
 
 
-def _break_even(arms: Sequence[dict[str, Any]], length: int) -> dict[str, Any]:
+def _break_even(arms: Sequence[Arm], length: int) -> BetweenPoints:
     """The acceptance at which this draft length breaks even, read off between measured points."""
-    own = [arm for arm in arms if arm["draft_length"] == length and arm["speed_up"]]
-    points = sorted((arm["accept"], arm["speed_up"]) for arm in own)
+    points = sorted(
+        (
+            (accept, up)
+            for arm in arms
+            if arm["draft_length"] == length and (up := arm["speed_up"])
+            if (accept := arm["accept"]) is not None
+        ),
+        key=lambda point: point[0],
+    )
     faster = [up["ratio"] > 1 for _, up in points]
-    why = None
+    why: Literal[None, "below", "above", "mixed"] = None
     if faster != sorted(faster):
         why = "mixed"
     elif len(set(faster)) == 1:
         why = "below" if faster[0] else "above"
-    at = low = high = None
-    if points and why is None:
-        # `crossing` looks for a fall to 1, so the acceptances go by their negatives.
-        found = rows.crossing(sorted((-accept, up) for accept, up in points))
-        at, low, high = (
-            None if x is None else -x for x in (found["at"], found["high"], found["low"])
-        )
+    crosses = why is None
     return {
         "draft_length": length,
-        "at": at,
-        "low": low,
-        "high": high,
+        "at": _where(points, "ratio") if crosses else None,
+        "low": _where(points, "high") if crosses else None,
+        "high": _where(points, "low") if crosses else None,
         "why": why,
         "sure": {up["verdict"] for _, up in points} in ({"pays"}, {"loses"}),
         "least": min((accept for accept, _ in points), default=None),
@@ -111,7 +115,18 @@ def _break_even(arms: Sequence[dict[str, Any]], length: int) -> dict[str, Any]:
     }
 
 
-def _by_cost(steps: Mapping[int, Costs], length: int) -> dict[str, Any]:
+def _where(
+    points: Sequence[tuple[float, Interval]], curve: Literal["ratio", "low", "high"]
+) -> float | None:
+    """The acceptance at which a speed-up, or an end of its interval, rises above 1."""
+    # `crossing` looks for a fall to 1, so the acceptances go by their negatives.
+    found = stats.crossing(
+        [(-accept, at) for accept, up in reversed(points) if (at := up[curve]) is not None]
+    )
+    return None if found is None else significant(-found)
+
+
+def _by_cost(steps: Mapping[int, Costs], length: int) -> ByCost:
     """What a step costs, the acceptance that follows from it, and what it costs over a step of the
     next shorter draft that was measured. The ends of intervals go through the same formula: a
     dearer step always takes a higher acceptance."""
@@ -121,17 +136,21 @@ def _by_cost(steps: Mapping[int, Costs], length: int) -> dict[str, Any]:
     over = None if shorter is None else _interval(steps[shorter], own)
     return {
         "step_cost": cost,
-        "by_cost": cost
-        and {
-            name: None if value is None else significant(acceptance_for(value, length))
-            for name, value in cost.items()
-        },
+        "by_cost": _accepted(cost, length) if cost else None,
         "shorter": shorter,
         "over_shorter": over,
     }
 
 
-def _interval(below: Costs, above: Costs) -> dict[str, float | None] | None:
+def _accepted(cost: Times, length: int) -> Acceptance:
+    value, low, high = (
+        None if dear is None else significant(acceptance_for(dear, length))
+        for dear in (cost["value"], cost["low"], cost["high"])
+    )
+    return {"value": value, "low": low, "high": high}
+
+
+def _interval(below: Costs, above: Costs) -> Times | None:
     """A ratio of step costs with its interval; None if nothing can be paired."""
     if not below.keys() & above.keys():
         return None
