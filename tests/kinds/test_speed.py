@@ -86,7 +86,7 @@ def test_the_report_says_what_the_server_did(tiny: Rig, fake: Fake) -> None:
 
 
 def test_a_whole_run_has_intervals_rounds_and_what_a_user_waits(tiny: Rig, fake: Fake) -> None:
-    fake(rate="20000", speed_ups="2:1.25", accept="2,0", ttft="0.05")
+    fake(rate="20000", speed_ups="2:1.25", accept="2,0", ttft_ms="50")
     done = measure_as_process("speed", tiny, **ARMS)
     assert (done.code, done.err) == (0, "")
     found = summary(tiny)
