@@ -137,8 +137,8 @@ def test_figures_by_hand(tiny: Rig, two: Path) -> None:
     text = (folder(tiny) / report.REPORT).read_text()
     answer = (
         f"over the rig's own build the other ({FLAG}) is unclear without drafter (1.250x, no "
-        "interval), unclear with n=2 (0.667x, no interval). Over no drafter, in the rig's own build "
-        "n=2 runs at 1.500x (unknown), in the other build n=2 runs at 0.800x (unknown)."
+        "interval), unclear with n=2 (0.667x, no interval). Over no drafter, in the rig's own "
+        "build n=2 runs at 1.500x (unknown), in the other build n=2 runs at 0.800x (unknown)."
     )
     assert answer in text
     assert answer in out
