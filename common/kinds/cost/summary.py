@@ -27,6 +27,7 @@ def summarise(folder: Path) -> Summary:
     }
     return {
         **log.head(),
+        "repetition": None,  # of random weights it says nothing
         "shape": log.manifest["plan"]["inputs"]["shape"],
         "arms": arms,
         "break_even": [
