@@ -223,7 +223,7 @@ def _ratios(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
                 for own, speeds in ((base_theirs, theirs), (base_ours, ours))
             ]
             if gains[0].keys() & gains[1].keys():
-                up = stats.speed_up(*gains)
+                up = stats.speed_up(gains[0], gains[1])
                 rows.append(_ratio("speed_up", arm, place, up, []))
     return rows
 

@@ -1,11 +1,15 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
 from common.measure import run, stats
 from common.measure.rows import Speed, Trial, decode_speed, kept, memory, significant
+
+PAUSE_S = 60.0
+"""a longer wait between two trials is told; stopping a server takes a second or two"""
 
 
 class Log:
@@ -94,6 +98,28 @@ class Log:
             "cool_down_s": significant(sum(start["cooled_s"] for start in self.starts)),
             "wall_s": significant(self.manifest["wall_s"]),
         }
+
+    def pauses(self) -> list[dict[str, Any]]:
+        """Waits of over PAUSE_S from one trial's end to the next one's start, in order.
+
+        As when a run was stopped and gone on with, or the host slept: what the machine did
+        meanwhile nobody knows. Where a turn begins, the time of starting its server and cooling
+        down is no pause. `starts`: how often the server of that arm was started in that round.
+        """
+        found = []
+        for last, line in pairwise(self.lines):
+            own = [s for s in self.starts if (s["round"], s["arm"]) == (line["round"], line["arm"])]
+            if not own:  # its server did not start, which takes a time that is not noted
+                continue
+            seconds = line["start"] - last["end"]
+            if (last["round"], last["arm"]) != (line["round"], line["arm"]):
+                seconds -= sum(s["ready_s"] + (s["checked_s"] or 0) + s["cooled_s"] for s in own)
+            if seconds > PAUSE_S:
+                where = {"round": line["round"], "arm": line["arm"]}
+                between = {"after": last["cell"], "before": line["cell"]}
+                told = {"seconds": significant(seconds), "starts": len(own)}
+                found.append({**where, **between, **told})
+        return found
 
     def known_answer(self, trials: list[Trial]) -> list[dict[str, Any]] | None:
         """For the known-answer pair: expected beside measured counts. None for other models."""

@@ -6,6 +6,7 @@ from tabulate import tabulate
 
 from common.known import chain
 from common.measure import stats
+from common.measure.log import PAUSE_S
 
 LEVEL = f"{stats.CONFIDENCE:.0%}"
 """how sure an interval is, as texts say it"""
@@ -74,6 +75,27 @@ def time_line(times: dict[str, Any]) -> str:
     return (
         text + f", {other:.1f} s on everything else ({other / times['wall_s']:.1%} of the whole)."
     )
+
+
+def pauses(found: list[dict[str, Any]]) -> str:
+    """Waits between trials that were longer than they should be, with length and place."""
+    if not found:
+        return f"- Pauses: none of over {PAUSE_S:.0f} s between two requests."
+    told = [
+        f"{_duration(one['seconds'])} in {one['round']} of {one['arm']}, between {one['after']} "
+        f"and {one['before']}"
+        + (f" (server started {one['starts']} times)" if one["starts"] > 1 else "")
+        for one in found
+    ]
+    return (
+        f"- Pauses of over {PAUSE_S:.0f} s between two requests: {'; '.join(told)}. What the host "
+        "did meanwhile is not known."
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -77,6 +77,15 @@ class Time(Strict):
     wall_s: float | None
 
 
+class Pause(Strict):
+    round: str
+    arm: str
+    after: str
+    before: str
+    seconds: Positive
+    starts: Some
+
+
 class Infeasible(Strict):
     cell: str
     reason: str

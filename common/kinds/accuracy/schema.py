@@ -10,6 +10,7 @@ from common.measure.summary import (
     Drift,
     EqualReplies,
     Kept,
+    Pause,
     Positive,
     Share,
     Some,
@@ -20,11 +21,15 @@ from common.measure.summary import (
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 """of a test, or of a score"""
 Published = dict[Name, bool]
+Interval = Annotated[list[Share], Field(min_length=2, max_length=2)]
 
 
 class Score(Strict):
     score: Name
+    verdict: Literal["worse", "better", "none_shown", "not_a_test"]
     right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    finished_right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    intervals: Annotated[list[Interval], Field(min_length=2, max_length=2)]
     difference: Annotated[float, Field(ge=-1, le=1)]
     low: Annotated[float, Field(ge=-1, le=1)]
     high: Annotated[float, Field(ge=-1, le=1)]
@@ -56,6 +61,7 @@ class SpeedUp(Strict):
     ratio: Positive
     low: float | None
     high: float | None
+    rounds: dict[str, Positive]
     verdict: Literal["pays", "even", "loses", "unknown"]
     questions: Some
 
@@ -72,6 +78,7 @@ class Work(Strict):
 
 class Test(Strict):
     test: Name
+    primary: Name
     questions: Some
     asked: Count
     scores: list[Score]
@@ -103,7 +110,7 @@ class KnownAnswer(Strict):
 
 
 class Summary(Strict):
-    schema: Literal[1]
+    schema: Literal[2]
     what: Literal["accuracy"]
     rig: str
     quick: bool
@@ -116,4 +123,5 @@ class Summary(Strict):
     drift: Drift
     flags: Flags
     known_answer: KnownAnswer | None
+    pauses: list[Pause]
     time: Time

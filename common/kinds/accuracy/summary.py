@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.kinds.accuracy import pairing, scores, tests
-from common.kinds.accuracy.outcomes import StoredReply
+from common.kinds.accuracy.outcomes import Outcome, StoredReply
 from common.kinds.accuracy.plan import CONTROL
 from common.kinds.accuracy.scores import Answer
 from common.kinds.accuracy.test import Test
@@ -31,6 +31,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     ]
     return {
         **log.head(),
+        "schema": 2,
         "limit": _setting(manifest, "ACCURACY_LIMIT"),
         "parallel": _setting(manifest, "ACCURACY_PARALLEL"),
         "arms": arms,
@@ -39,6 +40,7 @@ def summarise(folder: Path) -> dict[str, Any]:
         "drift": _drift(arms[0], answers),
         "flags": _flags(answers, log.lines),
         "known_answer": _known_answer(manifest, scores.read_questions(folder), answers, arms),
+        "pauses": log.pauses(),
         "time": log.time(),
     }
 
@@ -60,6 +62,7 @@ def _test(
     trials = [trial for trial in log.of_kind("greedy") if trial["cell"] in cells]
     return {
         "test": test.name,
+        "primary": test.primary,
         "questions": len(both),
         "asked": sum(len(cell["questions"]) for cell in cells.values()),
         "scores": [_score(score, both) for score in test.scores],
@@ -81,13 +84,22 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 
 
 def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
-    compared = pairing.compare(
-        {name: first.verdict.right[score] for name, (first, _) in both.items()},
-        {name: second.verdict.right[score] for name, (_, second) in both.items()},
+    arms = list(zip(*both.values(), strict=True))
+    first, second = (
+        {name: pair[arm].verdict.right[score] for name, pair in both.items()} for arm in (0, 1)
     )
+    compared = pairing.compare(first, second)
+    right = [compared.baseline_right, compared.arm_right]
+    finished = [sum(_finished_right(answer, score) for answer in own) for own in arms]
     return {
         "score": score,
-        "right": [compared.baseline_right, compared.arm_right],
+        "verdict": pairing.verdict(compared, finished[0]),
+        "right": right,
+        "finished_right": finished,
+        "intervals": [
+            [significant(end) for end in pairing.share_interval(count, len(both))]
+            for count in right
+        ],
         "difference": significant(compared.difference),
         "low": significant(compared.low),
         "high": significant(compared.high),
@@ -96,6 +108,10 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
         "gained": list(compared.gained),
         "lost": list(compared.lost),
     }
+
+
+def _finished_right(answer: Answer, score: str) -> bool:
+    return answer.verdict.right[score] and answer.verdict.outcome is Outcome.ANSWERED
 
 
 def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> dict[str, int]:
@@ -139,6 +155,7 @@ def _work(
             "ratio": significant(up.ratio),
             "low": significant(up.low),
             "high": significant(up.high),
+            "rounds": {name: significant(ratio) for name, ratio in up.rounds.items()},
             "verdict": up.verdict,
             "questions": len(base.keys() & speeds.keys()),
         }
@@ -148,9 +165,9 @@ def _work(
 
 
 def _speeds(answers: Sequence[Answer]) -> dict[stats.Key, float]:
-    """Decode speed by question, in tokens per second, of replies that are long enough."""
+    """Decode speed by question and part, in tokens per second, of replies that are long enough."""
     return {
-        (answer.question, ""): answer.sample["predicted_per_second"]
+        (answer.question, answer.round): answer.sample["predicted_per_second"]
         for answer in answers
         if answer.sample and answer.sample["predicted_n"] >= LEAST_TOKENS
     }
