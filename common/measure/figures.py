@@ -97,8 +97,9 @@ def differences(path: Path, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
         _rows(axes, [title for title, _ in rows])
         if all(score["verdict"] == "not_a_test" for _, score in rows):
             axes.set_xlim(-1, 1)
+            axes.set_xticks([0])
         axes.set_xlabel(
-            f"difference of the scores, in points (diamond and bar: estimate and {LEVEL})"
+            f"difference of the scores, in points\n(diamond and bar: estimate and {LEVEL})"
         )
         _save(figure, path)
 
