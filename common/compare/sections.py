@@ -2,7 +2,7 @@
 
 from common import kinds
 from common.measure.page import LEVEL
-from common.measure.sections import Found, Row, Section, Table, bounds, short, to_know
+from common.measure.sections import Beside, Found, Section, Table, bounds, short, to_know
 
 READING = (
     f"Intervals are {LEVEL}: of a speed-up over prompts, of a score over questions. *pays* means "
@@ -69,7 +69,7 @@ def _published(found: Found) -> Section | None:
     return Section("Published beside measured", text, tables)
 
 
-def _beside(beside: Row | None) -> str:
+def _beside(beside: Beside | None) -> str:
     if beside is None:
         return "not measured here"
     told = f"{beside['arm']}: {beside['value']:g} {beside['unit']}"
@@ -78,7 +78,7 @@ def _beside(beside: Row | None) -> str:
     return f"{told}, {short(beside['run'])}"
 
 
-def _over(beside: Row | None) -> str:
+def _over(beside: Beside | None) -> str:
     """Measured over published, or why that would mean nothing."""
     if beside is None:
         return ""

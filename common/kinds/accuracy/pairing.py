@@ -3,20 +3,24 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
 from common.errors import RigError
-from common.measure.stats import CONFIDENCE
+from common.measure.stats import CONFIDENCE, Judgement
 
 ALPHA = 1 - CONFIDENCE
 POWER = 0.80
 LEAST_RIGHT = math.ceil(math.log2(2 / ALPHA))
 """right answers a baseline must have for the exact McNemar test to show the loss of all of them"""
-WORSE, BETTER, NONE_SHOWN, NOT_A_TEST = "worse", "better", "none_shown", "not_a_test"
-WORDS = {
+WORSE: Final = "worse"
+BETTER: Final = "better"
+NONE_SHOWN: Final = "none_shown"
+NOT_A_TEST: Final = "not_a_test"
+WORDS: dict[str, str] = {
     WORSE: "worse",
     BETTER: "better",
     NONE_SHOWN: "no difference shown",
@@ -76,7 +80,7 @@ def compare(baseline: Mapping[str, bool], arm: Mapping[str, bool]) -> Pairing:
     )
 
 
-def verdict(compared: Pairing, finished_right: int) -> str:
+def verdict(compared: Pairing, finished_right: int) -> Judgement:
     """What may be said of the arm: worse, better, none_shown or not_a_test.
 
     A difference counts where its interval and the exact McNemar test both show it. Where they do

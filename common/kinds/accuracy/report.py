@@ -1,7 +1,6 @@
 """The text of an accuracy report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.accuracy import scores, tests
 from common.kinds.accuracy.pairing import (
@@ -12,10 +11,13 @@ from common.kinds.accuracy.pairing import (
     WORDS,
     WORSE,
 )
+from common.kinds.accuracy.schema import Score, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.summary import Difference
 
-Scored = list[tuple[str, dict[str, Any]]]
-"""the title of a score, and its figures"""
+Scored = list[tuple[str, Score, int]]
+"""the title of a score, its figures, and how many questions it is over"""
 SENTENCES = {
     WORSE: "{second} answers worse than {first}: {told} points",
     BETTER: "{second} answers better than {first}: {told} points",
@@ -26,12 +28,12 @@ SENTENCES = {
 }
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure and writes scores.jsonl and changed.jsonl."""
     scores.write(folder)
     rows = _scored(summary)
     if rows:
-        figures.differences(folder / "figures" / "differences.svg", rows)
+        figures.differences(folder / "figures" / "differences.svg", [row[:2] for row in rows])
     parts = [
         f"# Accuracy: {summary['rig']}, {manifest['started'][:10]}",
         *_warnings(summary, manifest),
@@ -59,7 +61,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         _trust(summary),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         _sources(summary),
         "## Do it again",
         page.reproduce(manifest) + " `make rescore RUN=` and this folder reads every stored reply "
@@ -72,7 +74,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     where, (first, second) = page.hardware(manifest), summary["arms"]
     rows = _scored(summary)
@@ -84,30 +86,30 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         for verdict, says in SENTENCES.items()
         if (some := [row for row in primary if row[1]["verdict"] == verdict])
     ]
-    if not any(_shown(score) for _, score in primary):
+    if not any(_shown(score) for _, score, _ in primary):
         told += [
-            f"{score['verdict']} by a score that does not decide: {_told([(title, score)])} points"
-            for title, score in rows
-            if _shown(score)
+            f"{row[1]['verdict']} by a score that does not decide: {_told([row])} points"
+            for row in rows
+            if _shown(row[1])
         ]
     return f"On {where}, {'; '.join(told)}."
 
 
-def _shown(score: dict[str, Any]) -> bool:
+def _shown(score: Score) -> bool:
     return score["verdict"] in (WORSE, BETTER)
 
 
 def _told(rows: Scored) -> str:
     """The differences with their intervals; of what is no test, what there was to lose."""
     return "; ".join(
-        f"{title} ({score['finished_right'][0]} of {score['questions']})"
+        f"{title} ({score['finished_right'][0]} of {questions})"
         if score["verdict"] == NOT_A_TEST
         else f"{title} {_points(score['difference'])} ({_interval(score)})"
-        for title, score in rows
+        for title, score, questions in rows
     )
 
 
-def _how_to_read(summary: dict[str, Any]) -> str:
+def _how_to_read(summary: Summary) -> str:
     first, second = summary["arms"]
     return (
         "Right answers of the same questions, greedy, in both arms, each share with its "
@@ -121,10 +123,10 @@ def _how_to_read(summary: dict[str, Any]) -> str:
     )
 
 
-def _scored(summary: dict[str, Any], primary: bool = False) -> Scored:
+def _scored(summary: Summary, primary: bool = False) -> Scored:
     """Every score, or the one of each test that decides."""
     return [
-        (_score_title(test["test"], score["score"]), {**score, "questions": test["questions"]})
+        (_score_title(test["test"], score["score"]), score, test["questions"])
         for test in summary["tests"]
         for score in test["scores"]
         if not primary or score["score"] == test["primary"]
@@ -139,13 +141,13 @@ def _score_title(test: str, score: str) -> str:
     return tests.of(test).scores[score]
 
 
-def _legends(summary: dict[str, Any]) -> str:
+def _legends(summary: Summary) -> str:
     """What the tests say of their scores, each with a space after it."""
     legends = [tests.of(name).legend for name in summary["published"]]
     return "".join(f"{legend} " for legend in legends if legend)
 
 
-def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
+def _warnings(summary: Summary, manifest: Manifest) -> list[str]:
     lines = page.warnings(summary, manifest)
     if summary["limit"]:
         lines.append(
@@ -161,7 +163,7 @@ def _warnings(summary: dict[str, Any], manifest: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _result(summary: dict[str, Any]) -> str:
+def _result(summary: Summary) -> str:
     first, second = summary["arms"]
     rows = []
     for test in summary["tests"]:
@@ -189,7 +191,7 @@ def _result(summary: dict[str, Any]) -> str:
     return page.table([*head, "verdict"], rows)
 
 
-def _equal(summary: dict[str, Any]) -> str:
+def _equal(summary: Summary) -> str:
     first, second = summary["arms"]
     lines = []
     for test in summary["tests"]:
@@ -208,7 +210,7 @@ def _equal(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _outcomes(summary: dict[str, Any]) -> str:
+def _outcomes(summary: Summary) -> str:
     rows = []
     for test in summary["tests"]:
         counts = [some["counts"] for some in test["outcomes"]]
@@ -218,7 +220,7 @@ def _outcomes(summary: dict[str, Any]) -> str:
     return page.table(["test", "outcome", *summary["arms"]], rows)
 
 
-def _work(summary: dict[str, Any]) -> str:
+def _work(summary: Summary) -> str:
     rows = []
     for test in summary["tests"]:
         for work in test["work"]:
@@ -233,7 +235,7 @@ def _work(summary: dict[str, Any]) -> str:
                     "" if work["time_ratio"] is None else f"{work['time_ratio']:.3f}",
                     page.ratio(up) if up else "",
                     page.interval(up),
-                    ", ".join(f"{ratio:.3f}" for ratio in up["rounds"].values()) if up else "",
+                    page.each_round(up),
                     up["verdict"] if up else "",
                     page.kept(work["kept"]),
                 ]
@@ -254,7 +256,7 @@ def _work(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _known_answer(summary: dict[str, Any]) -> list[str]:
+def _known_answer(summary: Summary) -> list[str]:
     known = summary["known_answer"]
     if known is None:
         return []
@@ -277,7 +279,7 @@ def _known_answer(summary: dict[str, Any]) -> list[str]:
     return ["## Known answer", page.table(head, rows), text]
 
 
-def _trust(summary: dict[str, Any]) -> str:
+def _trust(summary: Summary) -> str:
     flags = summary["flags"]
     lines = [page.drift(summary)]
     lines.append(
@@ -296,7 +298,7 @@ def _trust(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _sources(summary: dict[str, Any]) -> str:
+def _sources(summary: Summary) -> str:
     sources = [tests.of(name).source for name in summary["published"]]
     return " ".join([*sources, f"Questions asked at once: {summary['parallel']}."])
 
@@ -306,5 +308,5 @@ def _points(share: float) -> str:
     return f"{100 * share:+.1f}" if round(100 * share, 1) else "0.0"
 
 
-def _interval(score: dict[str, Any]) -> str:
+def _interval(score: Difference) -> str:
     return f"{_points(score['low'])} to {_points(score['high'])}"

@@ -1,13 +1,14 @@
 """Rows: the figures of an accuracy run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.accuracy.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 from common.measure.rows import significant
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     first, second = summary["arms"]
     for test in summary["tests"]:
         name = test["test"].upper()

@@ -2,6 +2,7 @@
 
 from common.kinds.accuracy.pairing import WORDS
 from common.measure import page
+from common.measure.rows import given
 from common.measure.sections import Found, Section, Table, at, figures, of, short, to_know
 
 
@@ -22,9 +23,9 @@ def section(found: Found) -> Section | None:
                         for arm, one in zip((first, second), told, strict=True)
                     ),
                     f"{100 * row['value']:+.2f}",
-                    f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
-                    row["note"],
-                    WORDS[row["verdict"]],
+                    f"{100 * given(row['low']):+.2f} to {100 * given(row['high']):+.2f}",
+                    row["note"] or "",
+                    WORDS[given(row["verdict"])],
                     to_know(run),
                 ]
             )

@@ -1,15 +1,17 @@
 """The text of a bench-client report."""
 
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
 from common.kinds.bench_client.plan import OURS
+from common.kinds.bench_client.schema import Summary
 from common.kinds.bench_client.summary import MOST_RATE_ERROR, MOST_TTFT_MS, MOST_US
+from common.measure.journal import ClientManifest
+from common.measure.rows import given
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+def render(summary: Summary, manifest: ClientManifest, _folder: Path) -> str:
     """REPORT.md as text."""
     plan, host, harness = manifest["schedule"], manifest["host"], manifest["harness"]
     commit = (harness["commit"] or "unknown")[:12] + (" with changes" if harness["dirty"] else "")
@@ -43,15 +45,15 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> str:
+def answer(summary: Summary, _manifest: object = None) -> str:
     """The answer in one sentence."""
     if summary["broken"]:
         return "The client does not keep its limits: " + "; ".join(summary["broken"]) + "."
-    costs = [row["us_per_chunk"][OURS]["median"] for row in summary["rows"]]
+    costs = [given(row["us_per_chunk"][OURS])["median"] for row in summary["rows"]]
     shares = [
-        row["us_per_chunk"][OURS]["median"] / row["us_per_chunk"]["llama-benchy"]["median"]
-        for row in summary["rows"]
-        if row["us_per_chunk"].get("llama-benchy")
+        cost / benchy["median"]
+        for row, cost in zip(summary["rows"], costs, strict=True)
+        if (benchy := row["us_per_chunk"].get("llama-benchy"))
     ]
     beside = f", at most {max(shares):.0%} of llama-benchy's" if shares else ""
     return (
@@ -61,7 +63,7 @@ def answer(summary: dict[str, Any], _manifest: dict[str, Any] | None = None) -> 
     )
 
 
-def _costs(summary: dict[str, Any], clients: list[str]) -> str:
+def _costs(summary: Summary, clients: list[str]) -> str:
     rows = []
     for row in summary["rows"]:
         cells = []
@@ -76,7 +78,7 @@ def _costs(summary: dict[str, Any], clients: list[str]) -> str:
     return tabulate(rows, ["streams", *clients], tablefmt="github", disable_numparse=True)
 
 
-def _errors(summary: dict[str, Any]) -> str:
+def _errors(summary: Summary) -> str:
     rows = [
         [
             row["streams"],

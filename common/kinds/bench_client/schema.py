@@ -1,7 +1,5 @@
 """What summary.json of a bench-client run holds, and nothing else."""
 
-from typing import Literal
-
 from common.measure.summary import NotNegative, Some, Strict
 
 
@@ -22,8 +20,7 @@ class Row(Strict):
 
 
 class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["bench-client"]
+    what: str
     complete: bool
     failures: dict[str, str]
     broken: list[str]

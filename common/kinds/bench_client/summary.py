@@ -2,10 +2,13 @@
 
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import cast
 
 from common.kinds.bench_client.plan import OURS
+from common.kinds.bench_client.schema import Row, Summary, UsPerChunk
 from common.measure import run
+from common.measure.journal import Client, ClientManifest
+from common.measure.rows import given
 
 # What must hold.
 MOST_US = 10.0
@@ -14,13 +17,13 @@ MOST_TTFT_MS = 2.0
 MOST_RATE_ERROR = 0.005
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a bench-client report, from the run directory alone."""
-    manifest = run.read_manifest(folder)
-    journal = run.read_lines(folder, run.JOURNAL)
+    manifest = cast(ClientManifest, run.read_manifest(folder))
+    journal: list[Client] = run.read_lines(folder, run.JOURNAL)
     lines = [line for line in journal if line["failed"] is None]
-    failures = {line["client"]: line["failed"] for line in journal if line["failed"]}
-    rows = []
+    failures = {line["client"]: failed for line in journal if (failed := line["failed"])}
+    rows: list[Row] = []
     for streams in manifest["streams"]:
         costs = {}
         for name in manifest["clients"]:
@@ -38,7 +41,6 @@ def summarise(folder: Path) -> dict[str, Any]:
             }
         )
     return {
-        "schema": 1,
         "what": "bench-client",
         "complete": manifest["ended"] is not None,
         "rows": rows,
@@ -47,15 +49,16 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _broken(row: dict[str, Any]) -> list[str]:
+def _broken(row: Row) -> list[str]:
     """What must hold and does not, at this number of streams."""
     costs, where = row["us_per_chunk"], f"at {row['streams']} streams"
+    own = given(costs[OURS])["median"]
     found = []
-    if costs[OURS]["median"] > MOST_US:
-        found.append(f"{costs[OURS]['median']:.1f} microseconds per chunk {where}")
+    if own > MOST_US:
+        found.append(f"{own:.1f} microseconds per chunk {where}")
     benchy = costs.get("llama-benchy")
-    if benchy and costs[OURS]["median"] > benchy["median"] * MOST_OF_BENCHY:
-        found.append(f"{costs[OURS]['median'] / benchy['median']:.2f} of llama-benchy {where}")
+    if benchy and own > benchy["median"] * MOST_OF_BENCHY:
+        found.append(f"{own / benchy['median']:.2f} of llama-benchy {where}")
     if row["ttft_error_ms"] > MOST_TTFT_MS:
         found.append(f"TTFT off by {row['ttft_error_ms']:.2f} ms {where}")
     if row["rate_error"] > MOST_RATE_ERROR:
@@ -63,7 +66,7 @@ def _broken(row: dict[str, Any]) -> list[str]:
     return found
 
 
-def _spread(values: list[float]) -> dict[str, Any] | None:
+def _spread(values: list[float]) -> UsPerChunk | None:
     if not values:
         return None
     return {

@@ -1,9 +1,10 @@
 """The text of a cost report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.cost.schema import BreakEven, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
 
 TITLES = {
     "e2b": "Gemma 4 E2B",
@@ -15,7 +16,7 @@ TITLES = {
 }
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
     pieces = [
         f"# What drafting costs: {summary['rig']}, {manifest['started'][:10]}",
@@ -39,7 +40,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -49,7 +50,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     told = "; ".join(f"n={row['draft_length']} {in_words(row)}" for row in summary["break_even"])
     return (
@@ -58,22 +59,22 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def in_words(row: dict[str, Any]) -> str:
+def in_words(row: BreakEven) -> str:
     """Where one draft length breaks even."""
     if row["at"] is not None:
         low = "below" if row["low"] is None else f"{row['low']:.2f}"
         high = "above" if row["high"] is None else f"{row['high']:.2f}"
         return f"{row['at']:.2f} ({page.LEVEL}: {low} to {high})"
     if row["why"] == "below":
-        by_cost = row["by_cost"]
-        guess = f", about {by_cost:.2f} by cost" if by_cost and by_cost < row["least"] else ""
-        return f"below {row['least']:g}, the least measured{guess}"
+        by_cost, least = row["by_cost"], row["least"]
+        guess = f", about {by_cost:.2f} by cost" if by_cost and least and by_cost < least else ""
+        return f"below {least:g}, the least measured{guess}"
     if row["why"] == "above":
         return f"above {row['most']:g}, the most measured"
     return "not measured"
 
 
-def _face(summary: dict[str, Any]) -> str:
+def _face(summary: Summary) -> str:
     weights = "made up" if summary["shape"] == "tiny" else "random"
     return (
         f"> **The weights are {weights} and the text is meaningless.** This pair has the layer "
@@ -83,7 +84,7 @@ def _face(summary: dict[str, Any]) -> str:
     )
 
 
-def _table(summary: dict[str, Any]) -> str:
+def _table(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up = arm["speed_up"]
@@ -115,12 +116,16 @@ def _table(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
     series = {
         f"n={row['draft_length']}": sorted(
-            (arm["accept"], arm["speed_up"])
-            for arm in summary["arms"]
-            if arm["draft_length"] == row["draft_length"] and arm["speed_up"]
+            (
+                (accept, up)
+                for arm in summary["arms"]
+                if arm["draft_length"] == row["draft_length"] and (up := arm["speed_up"])
+                if (accept := arm["accept"]) is not None
+            ),
+            key=lambda point: point[0],
         )
         for row in summary["break_even"]
     }
@@ -130,7 +135,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     return ["![Speed-up over no drafter by acceptance](figures/acceptance.svg)"]
 
 
-def _break_even(summary: dict[str, Any]) -> str:
+def _break_even(summary: Summary) -> str:
     rows = [
         [str(row["draft_length"]), in_words(row), page.number(row["step_cost"], 2), _by_cost(row)]
         for row in summary["break_even"]
@@ -138,7 +143,7 @@ def _break_even(summary: dict[str, Any]) -> str:
     return page.table(["n", "between points", "step cost", "by cost"], rows)
 
 
-def _by_cost(row: dict[str, Any]) -> str:
+def _by_cost(row: BreakEven) -> str:
     if row["step_cost"] is None:
         return ""
     return "never" if row["by_cost"] is None else f"{row['by_cost']:.2f}"

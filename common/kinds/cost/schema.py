@@ -2,7 +2,18 @@
 
 from typing import Literal
 
-from common.measure.summary import Drift, Flags, Kept, MemoryMib, Share, Some, SpeedUp, Strict, Time
+from common.measure.summary import (
+    Drift,
+    Flags,
+    Head,
+    Kept,
+    MemoryMib,
+    Share,
+    Some,
+    SpeedUp,
+    Strict,
+    Time,
+)
 
 
 class Arm(Strict):
@@ -29,12 +40,7 @@ class BreakEven(Strict):
     by_cost: Share | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["cost"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     shape: Literal["e2b", "e4b", "12b", "26b", "31b", "tiny"]
     arms: list[Arm]
     break_even: list[BreakEven]

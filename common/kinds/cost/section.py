@@ -8,7 +8,7 @@ def section(found: Found) -> Section | None:
     for run in of(found, "cost"):
         by_cost = figures(found, run, "break_even_by_cost")
         for row in figures(found, run, "step_cost"):
-            words = row["note"].removeprefix("break-even: ")
+            words = (row["note"] or "").removeprefix("break-even: ")
             rows.append(
                 [
                     short(run["run"]),

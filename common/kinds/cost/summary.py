@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+from common.kinds.cost.schema import Arm, BreakEven, Summary
 from common.measure import rows, stats
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, significant
+from common.measure.rows import BASELINE, significant
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a cost report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    greedy = log.main()
     arms = [_arm(log, name, greedy) for name in log.arms]
     lengths = sorted({arm["draft_length"] for arm in arms if arm["draft_length"]})
     return {
@@ -26,7 +28,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+def _arm(log: Log, arm: str, greedy: list[Trial]) -> Arm:
     changes = log.manifest["plan"]["arms"][arm]
     rates = [float(part) for part in changes.get("SPEC_SYNTH_RATES", "").split(",") if part]
     own = [trial for trial in greedy if trial["arm"] == arm]
@@ -57,30 +59,34 @@ def _step_cost(own: Sequence[Trial], baseline: dict[stats.Key, float]) -> float 
         undrafted = baseline.get((trial["cell"], trial["round"]))
         if undrafted is None:
             continue
-        later = sample["predicted_n"] - 1
+        later = rows.given(sample["predicted_n"]) - 1
         per_step = later / (later - (sample["draft_n_accepted"] or 0))
         costs.append(per_step * undrafted / rows.decode_speed(trial))
     return significant(stats.geometric_mean(costs)) if costs else None
 
 
-def _break_even(arms: Sequence[dict[str, Any]], length: int) -> dict[str, Any]:
+def _break_even(arms: Sequence[Arm], length: int) -> BreakEven:
     """The acceptance from which this draft length pays: between measured points, and by cost."""
-    own = [arm for arm in arms if arm["draft_length"] == length and arm["speed_up"]]
+    own = [
+        (accept, up, arm["step_cost"])
+        for arm in arms
+        if arm["draft_length"] == length and (up := arm["speed_up"])
+        if (accept := arm["accept"]) is not None
+    ]
     # `crossing` looks for a fall to 1, so the acceptances go by their negatives.
-    fall = sorted((-arm["accept"], arm["speed_up"]) for arm in own)
-    found = rows.crossing(fall)
+    found = rows.crossing(sorted(((-accept, up) for accept, up, _ in own), key=lambda at: at[0]))
     at, low, high = (None if x is None else -x for x in (found["at"], found["high"], found["low"]))
-    why = {"holds": "below", "never": "above", None: None}[found["why"]]
-    costs = [arm["step_cost"] for arm in own if arm["step_cost"]]
+    whys: dict[str | None, Literal["below", "above"] | None] = {"holds": "below", "never": "above"}
+    costs = [step for _, _, step in own if step]
     cost = significant(stats.geometric_mean(costs)) if costs else None
     return {
         "draft_length": length,
         "at": at,
         "low": low,
         "high": high,
-        "why": why,
-        "least": min((arm["accept"] for arm in own), default=None),
-        "most": max((arm["accept"] for arm in own), default=None),
+        "why": whys.get(found["why"]),
+        "least": min((accept for accept, _, _ in own), default=None),
+        "most": max((accept for accept, _, _ in own), default=None),
         "step_cost": cost,
         "by_cost": None if cost is None else significant(acceptance_for(cost, length)),
     }

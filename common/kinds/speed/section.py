@@ -29,7 +29,7 @@ def section(found: Found) -> Section | None:
                 value(at(speeds, BASELINE), 1),
                 arm,
                 speed_up(best),
-                best["verdict"] if best else "",
+                (best["verdict"] or "") if best else "",
                 speed_up(at(ups, arm, "temperature 0.8")),
                 value(at(figures(found, run, "kept"), arm), 3) or "absent",
                 to_know(run),

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import RigError
+from common.kinds.tune.schema import Dropped
 from common.measure import stats
 from common.measure.arms import GREEDY
+from common.measure.journal import Manifest, Trial
 from common.measure.plan import Arm, Round
 from common.measure.rows import output_speed
 from common.rig import needs_drafter
@@ -20,7 +22,6 @@ from common.rig import needs_drafter
 # Two settings that differ by less are taken as equally good; a change must be worth as much.
 WORTH = 1.01
 CHOOSE, CONFIRM, DRIFT = "choose", "confirm", "drift"
-Line = Mapping[str, Any]
 Changes = Mapping[str, str]
 
 
@@ -47,7 +48,7 @@ class Space:
         }
 
 
-def space_of(manifest: Mapping[str, Any]) -> Space:
+def space_of(manifest: Manifest) -> Space:
     """The space that a run was made with."""
     inputs = manifest["plan"]["inputs"]
     return Space(manifest["settings"], inputs["levers"], inputs["looks"], inputs["confirms"])
@@ -61,7 +62,7 @@ class Stage:
     arms: list[Arm]
     """the first is the best so far, unchanged"""
     rounds: list[Round] = field(default_factory=list)
-    dropped: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
     """arm -> after how many prompts, and why"""
     best: Arm | None = None
     """None while it is not decided, or if it was skipped"""
@@ -100,7 +101,7 @@ class Course:
 class Journal:
     """The journal's lines, by round and arm."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Trial]) -> None:
         self.speeds: dict[tuple[str, str], dict[str, float]] = {}
         self.failed: dict[tuple[str, str], str] = {}
         self.cells: dict[tuple[str, str], set[str]] = {}
@@ -108,7 +109,7 @@ class Journal:
             key = (line["round"], line["arm"])
             self.cells.setdefault(key, set()).add(line["cell"])
             if line["failed"] is None:
-                self.speeds.setdefault(key, {})[line["cell"]] = output_speed(dict(line))
+                self.speeds.setdefault(key, {})[line["cell"]] = output_speed(line)
             else:
                 self.failed.setdefault(key, line["failed"])
 
@@ -126,7 +127,7 @@ class Journal:
         }
 
 
-def replay(space: Space, lines: Sequence[Line]) -> Course:
+def replay(space: Space, lines: Sequence[Trial]) -> Course:
     """Take every decision that the journal allows.
 
     Raises RigError if the current setting itself failed, or every arm of a lever did.

@@ -1,10 +1,12 @@
 """The text of a tune report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.tune import apply as tune_apply
+from common.kinds.tune.schema import Stage, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.rows import given
 
 LEVERS = {
     "draft": "Draft length and type",
@@ -22,10 +24,10 @@ WORKLOADS = {
 }
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figures into `folder`."""
     arms = {row["arm"]: row["changes"] for stage in summary["stages"] for row in stage["rows"]}
-    shown = {**manifest, "plan": {**manifest["plan"], "arms": arms}}
+    shown: Manifest = {**manifest, "plan": {**manifest["plan"], "arms": arms}}
     pieces = [
         f"# Best setting for {summary['workload']}: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
@@ -57,7 +59,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
             ]
         ),
         "## What was run",
-        page.what_was_run(shown),
+        page.what_was_run(shown, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -66,7 +68,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(part for part in pieces if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     found = summary["recommendation"]
     where = f"On {page.hardware(manifest)}, for {summary['workload']}"
@@ -74,7 +76,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         reason = found["reason"]
         verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
         return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}"
-    up = found["speed_up"]
+    up = given(found["speed_up"])
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
         f"{where}, set {settings} ({summary['winner']}): {page.ratio(up)} ({page.interval(up)}) "
@@ -83,7 +85,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def _overridden(manifest: dict[str, Any]) -> list[str]:
+def _overridden(manifest: Manifest) -> list[str]:
     ours = tune_apply.overridden(manifest["overridden"])
     if not ours:
         return []
@@ -93,7 +95,7 @@ def _overridden(manifest: dict[str, Any]) -> list[str]:
     ]
 
 
-def _changes(summary: dict[str, Any]) -> list[str]:
+def _changes(summary: Summary) -> list[str]:
     changes = summary["recommendation"]["changes"]
     if not changes:
         return []
@@ -109,7 +111,7 @@ def _changes(summary: dict[str, Any]) -> list[str]:
     return [text]
 
 
-def _workload(summary: dict[str, Any]) -> str:
+def _workload(summary: Summary) -> str:
     what = WORKLOADS[summary["workload"]].format(slots=summary["slots"])
     return (
         f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
@@ -123,12 +125,12 @@ def _workload(summary: dict[str, Any]) -> str:
     )
 
 
-def _asked(summary: dict[str, Any]) -> str:
+def _asked(summary: Summary) -> str:
     """What one cell is called."""
     return "batches" if summary["workload"] == "many" else "prompts"
 
 
-def _stage(stage: dict[str, Any], asked: str) -> list[str]:
+def _stage(stage: Stage, asked: str) -> list[str]:
     title = f"### {LEVERS[stage['lever']]}"
     if stage["skipped"]:
         return [title, f"Not tried: {stage['skipped']}."]
@@ -170,7 +172,7 @@ def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _confirmed(summary: dict[str, Any]) -> str:
+def _confirmed(summary: Summary) -> str:
     found = summary["confirm"]
     if found is None:
         if summary["winner"] is None:
@@ -221,27 +223,24 @@ def _confirmed(summary: dict[str, Any]) -> str:
     return f"{page.table(head, rows)}\n\n{text}"
 
 
-def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _confirm_figure(summary: Summary, folder: Path) -> list[str]:
     found = summary["confirm"]
-    rows = [
-        {"arm": row["arm"], "speed_up": row["over_current"], "by_round": row["by_round"]}
-        for row in (found["rows"] if found else [])
-        if row["over_current"]
-    ]
+    own = found["rows"] if found else []
+    rows = [(row["arm"], up) for row in own if (up := row["over_current"])]
     if not rows:
         return []
-    dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
+    dots = [(row["arm"], ratio) for row in own for ratio in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
     figures.speed_up(path, rows, dots, f"over what is set: mean and {page.LEVEL}; dots: rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
     rows = [
-        {"arm": f"{stage['lever']}: {row['arm']}", "speed_up": row["speed_up"]}
+        (f"{stage['lever']}: {row['arm']}", up)
         for stage in summary["stages"]
         for row in stage["rows"]
-        if row["speed_up"]
+        if (up := row["speed_up"])
     ]
     if not rows:
         return []
@@ -250,7 +249,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
 
 
-def _effort(summary: dict[str, Any]) -> str:
+def _effort(summary: Summary) -> str:
     found = summary["effort"]
     grid = f"{found['grid_settings']} settings in {found['grid_trials']} trials"
     if found["grid_seconds"] is not None:
@@ -268,7 +267,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} minutes"
 
 
-def _failed(summary: dict[str, Any]) -> list[str]:
+def _failed(summary: Summary) -> list[str]:
     if not summary["failed"]:
         return []
     reasons = {(line["arm"], line["reason"]): None for line in summary["failed"]}
@@ -276,7 +275,7 @@ def _failed(summary: dict[str, Any]) -> list[str]:
     return ["## Failed", page.table(["setting", "why"], rows)]
 
 
-def _not_measured(summary: dict[str, Any]) -> str:
+def _not_measured(summary: Summary) -> str:
     text = (
         "Combinations of levers other than those above: each lever was tried on top of the best "
         "so far, so two that only help together can be missed. Other workloads than this one, "

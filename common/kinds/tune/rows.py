@@ -1,15 +1,16 @@
 """Rows: the figures of a tune run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.tune.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
 CONFIRMED = "confirmation"
 """where these were measured: on prompts not used to choose the setting"""
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     for row in (summary["confirm"] or {"rows": []})["rows"]:
         name = row["arm"]
         yield figure("tokens_per_second", "tokens/s", name, row["tokens_per_second"], CONFIRMED)

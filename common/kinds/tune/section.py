@@ -17,7 +17,7 @@ def section(found: Found) -> Section | None:
                     run["hardware"],
                     over["arm"],
                     speed_up(over),
-                    over["verdict"],
+                    over["verdict"] or "",
                     speed_up(over_none),
                     to_know(run),
                 ]

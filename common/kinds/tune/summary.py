@@ -2,18 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from common.kinds.tune import course as tune
+from common.kinds.tune import schema
 from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
+from common.kinds.tune.schema import (
+    Confirm,
+    Confirmed,
+    Effort,
+    Recommendation,
+    Row,
+    Summary,
+    Workload,
+)
 from common.measure import rows as measure_rows
 from common.measure import stats
+from common.measure.journal import Trial
 from common.measure.log import Log
 from common.measure.plan import Arm, Round
-from common.measure.rows import Trial, output_speed, significant
+from common.measure.rows import output_speed, significant
+from common.measure.summary import SpeedUp
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a tune report, from the run directory alone."""
     log = Log(folder)
     space = tune.space_of(log.manifest)
@@ -25,7 +37,10 @@ def summarise(folder: Path) -> dict[str, Any]:
     return {
         **log.head(),
         "workload": inputs["workload"],
-        "document": {key: inputs[key] for key in ("document", "document_sha256") if key in inputs},
+        "document": cast(
+            schema.Document,
+            {key: inputs[key] for key in ("document", "document_sha256") if key in inputs},
+        ),
         "slots": int(log.manifest["settings"]["PARALLEL"]),
         "current": course.current.name,
         "winner": course.winner.name if course.winner else None,
@@ -42,7 +57,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _stage(log: Log, stage: Stage) -> dict[str, Any]:
+def _stage(log: Log, stage: Stage) -> schema.Stage:
     """One lever's arms, each over the best so far in the same rounds."""
     names = {turn.name for turn in stage.rounds}
     trials = [trial for trial in log.trials if trial["round"] in names]
@@ -56,7 +71,7 @@ def _stage(log: Log, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any]:
+def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> Row:
     unchanged = stage.arms[0].name
     own = [trial for trial in trials if trial["arm"] == arm.name]
     base = measure_rows.speeds(trials, unchanged, output_speed)
@@ -73,7 +88,7 @@ def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any
     }
 
 
-def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
+def _confirm(log: Log, space: Space, course: Course) -> Confirm | None:
     """The arms of the confirmation, over the current setting and over no drafter."""
     trials = log.of_kind(CONFIRM)
     if not trials:
@@ -85,7 +100,7 @@ def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
         return None
     speeds = {arm.name: journal.of(arm, done) for arm in course.confirming}
     none = next((arm.name for arm in course.confirming if _is_none(space, arm)), None)
-    rows = []
+    rows: list[Confirmed] = []
     for arm in course.confirming:
         own = [trial for trial in trials if trial["arm"] == arm.name]
         rows.append(
@@ -113,9 +128,7 @@ def _is_none(space: Space, arm: Arm) -> bool:
     return not tune.drafts({**space.settings, **arm.changes})
 
 
-def over(
-    speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str
-) -> dict[str, Any] | None:
+def over(speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str) -> SpeedUp | None:
     """An arm's speed-up over another in the confirmation; None over itself or if unmeasured."""
     if base == arm or not speeds[base].keys() & speeds[arm].keys():
         return None
@@ -123,12 +136,13 @@ def over(
     return _interval(found, stats.speed_up(speeds[base], speeds[arm]).round_spread)
 
 
-def _interval(up: stats.SpeedUp, spread: float | None) -> dict[str, Any]:
+def _interval(up: stats.SpeedUp, spread: float | None) -> SpeedUp:
     return {
         "ratio": significant(up.ratio),
         "low": significant(up.low),
         "high": significant(up.high),
         "round_spread": significant(spread),
+        "rounds": {turn: significant(ratio) for turn, ratio in up.rounds.items()},
         "verdict": up.verdict,
     }
 
@@ -148,11 +162,16 @@ def _by_round(
     return found
 
 
-def recommendation(workload: str, course: Course) -> dict[str, Any]:
+def recommendation(workload: Workload, course: Course) -> Recommendation:
     """What to set for the workload. No changes: leave the settings as they are."""
-    found: dict[str, Any] = {"workload": workload, "changes": {}, "speed_up": None}
+    found: Recommendation = {
+        "workload": workload,
+        "changes": {},
+        "speed_up": None,
+        "reason": "The run is not finished.",
+    }
     if course.winner is None:
-        return {**found, "reason": "The run is not finished."}
+        return found
     current, winner, up = course.current.name, course.winner.name, course.confirmed
     if winner == current:
         return {**found, "reason": f"Nothing that was tried beats the current setting, {current}."}
@@ -169,7 +188,7 @@ def recommendation(workload: str, course: Course) -> dict[str, Any]:
     return {**found, "changes": changes, "speed_up": _interval(up, None), "reason": reason}
 
 
-def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
+def _effort(log: Log, space: Space, course: Course) -> Effort:
     """Trials and seconds spent, beside those of the full grid, confirmed in the same way.
 
     The grid's seconds are its trials times what a trial took while choosing, starts included.
