@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from common import kinds, report
-from common.measure import journal, run
+from common.measure import run
 from common.rig import ROOT
 
 SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
 SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
+# What a manifest has beside its head: for runs of which that does not matter.
+HEAD = ("version", "what", "rig", "started", "ended")
+MADE = {key: value for key, value in run.read_manifest(SPEED).items() if key not in HEAD}
 DAYS = count(1)
 CARD = {
     "name": "NVIDIA GeForce RTX 3050 OEM",
@@ -55,12 +58,6 @@ def copied(
     (folder / run.JOURNAL).write_text(text)
     summarise(folder)
     return folder
-
-
-def manifest(plan: journal.Plan, settings: Mapping[str, str]) -> dict[str, Any]:
-    """What run.create takes: a committed run's, but for plan and settings."""
-    told = {**run.read_manifest(SPEED), "plan": plan, "settings": dict(settings)}
-    return {key: value for key, value in told.items() if key not in journal.Origin.__annotations__}
 
 
 def summarise(folder: Path) -> None:
