@@ -47,6 +47,7 @@ class Log:
             "complete": self.manifest["ended"] is not None,
             "repetition": self.repetition(self.main()),
             "launch": self._launch(),
+            "pauses": self.pauses(),
         }
 
     def _launch(self) -> str | None:

@@ -39,6 +39,7 @@ class Drifted(Strict):
 class Trusted(Drifted):
     flags: Flags
     repetition: float | None
+    pauses: list[Pause]
 
 
 class Known(Strict):
@@ -307,7 +308,7 @@ def by_prompt(cells: list[Cell], arm_title: str = "arm") -> str:
 
 
 def trust(summary: Trusted) -> list[str]:
-    """Drift and flagged samples, a line each."""
+    """Drift, repetition, flagged samples and pauses, a line each."""
     flags = summary["flags"]
     lines = [drift(summary)]
     if summary["repetition"] is not None:
@@ -320,6 +321,7 @@ def trust(summary: Trusted) -> list[str]:
         f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
         f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
     )
+    lines.append(pauses(summary["pauses"]))
     return lines
 
 

@@ -38,6 +38,18 @@ def _adapter(known: Any) -> TypeAdapter[Any]:
     return TypeAdapter(known)
 
 
+class Pause(Strict):
+    """A wait between two trials that is longer than it should be."""
+
+    round: str
+    arm: str
+    after: str
+    before: str
+    seconds: Positive
+    starts: Some
+    """how often its server was started in that round"""
+
+
 class Head(Strict):
     """How the summary of every rig's run begins; its version is Kind's to say."""
 
@@ -49,6 +61,7 @@ class Head(Strict):
     """how much of the replies that the answer is made from they had said before"""
     launch: str | None
     """a command line of the last arm, with the names of files only; None if none was started"""
+    pauses: list[Pause]
 
 
 class Interval(Strict):
@@ -157,18 +170,6 @@ class Time(Strict):
     requests_s: float
     cool_down_s: float
     wall_s: float | None
-
-
-class Pause(Strict):
-    """A wait between two trials that is longer than it should be."""
-
-    round: str
-    arm: str
-    after: str
-    before: str
-    seconds: Positive
-    starts: Some
-    """how often its server was started in that round"""
 
 
 class Infeasible(Strict):

@@ -12,7 +12,6 @@ from common.measure.summary import (
     EqualReplies,
     Head,
     Kept,
-    Pause,
     Share,
     Some,
     SpeedUp,
@@ -111,5 +110,4 @@ class Summary(Head):
     drift: Drift
     flags: Flags
     known_answer: KnownAnswer | None
-    pauses: list[Pause]
     time: Time

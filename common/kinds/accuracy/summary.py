@@ -51,7 +51,6 @@ def summarise(folder: Path) -> Summary:
         "drift": _drift(arms[0], answers),
         "flags": _flags(answers, log.lines),
         "known_answer": _known_answer(manifest, scores.read_questions(folder), answers, arms),
-        "pauses": log.pauses(),
         "time": log.time(),
     }
 
