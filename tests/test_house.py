@@ -152,6 +152,7 @@ def test_a_kind_has_what_its_record_says(kind: Kind) -> None:
     known: type[Any] = kind.part("schema").Summary
     schema = TypeAdapter(known).json_schema()
     assert schema["additionalProperties"] is False
+    assert "schema" not in schema["properties"]  # that is the record's: schema_version
     rows, section = (
         ROOT.joinpath(*kind.package.split("."), f"{n}.py") for n in ("rows", "section")
     )

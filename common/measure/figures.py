@@ -75,21 +75,31 @@ def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
 
 
 def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
-    """Per score (title, figures) the difference in points with its 95% interval; 0 is no change."""
+    """Per score (title, figures) the difference in points with its 95% interval; 0 is no change.
+
+    Of a score that is no test there is nothing to draw.
+    """
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(rows)), layout="constrained")
         axes = figure.subplots()
+        axes.axvline(0, color=INK, linewidth=1)
         for row, (_, score) in enumerate(rows):
-            color = PAYS if score["low"] > 0 else LOSES if score["high"] < 0 else EVEN
+            if score["verdict"] == "not_a_test":
+                box = {"facecolor": "white", "edgecolor": "none"}
+                axes.text(0, row, "not a test", color=EVEN, ha="center", va="center", bbox=box)
+                continue
+            color = {"better": PAYS, "worse": LOSES}.get(score["verdict"], EVEN)
             low, middle, high = (
                 100 * share for share in (score["low"], score["difference"], score["high"])
             )
             axes.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.6)
             axes.plot(middle, row, "D", color=color, markersize=8)
-        axes.axvline(0, color=INK, linewidth=1)
         _rows(axes, [title for title, _ in rows])
+        if all(score["verdict"] == "not_a_test" for _, score in rows):
+            axes.set_xlim(-1, 1)
+            axes.set_xticks([0])
         axes.set_xlabel(
-            f"difference of the scores, in points (diamond and bar: estimate and {LEVEL})"
+            f"difference of the scores, in points\n(diamond and bar: estimate and {LEVEL})"
         )
         _save(figure, path)
 

@@ -1,6 +1,7 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
@@ -16,8 +17,12 @@ from common.measure.summary import (
     Kept,
     KnownAnswer,
     MemoryMib,
+    Pause,
     Time,
 )
+
+PAUSE_S = 60.0
+"""a longer wait between two trials is told; stopping a server takes a second or two"""
 
 
 class Log:
@@ -42,6 +47,7 @@ class Log:
             "complete": self.manifest["ended"] is not None,
             "repetition": self.repetition(self.main()),
             "launch": self._launch(),
+            "pauses": self.pauses(),
         }
 
     def _launch(self) -> str | None:
@@ -140,6 +146,34 @@ class Log:
             "cool_down_s": significant(sum(start["cooled_s"] for start in self.starts)),
             "wall_s": significant(self.manifest["wall_s"]),
         }
+
+    def pauses(self) -> list[Pause]:
+        """Waits of over PAUSE_S from one trial's end to the next one's start, in order.
+
+        As when a run was stopped and gone on with, or the host slept: what the machine did
+        meanwhile nobody knows. Where a turn begins, the time of starting its server and cooling
+        down is no pause. `starts`: how often the server of that arm was started in that round.
+        """
+        found: list[Pause] = []
+        for last, line in pairwise(self.lines):
+            own = [s for s in self.starts if (s["round"], s["arm"]) == (line["round"], line["arm"])]
+            if not own:  # its server did not start, which takes a time that is not noted
+                continue
+            seconds = line["start"] - last["end"]
+            if (last["round"], last["arm"]) != (line["round"], line["arm"]):
+                seconds -= sum(s["ready_s"] + (s["checked_s"] or 0) + s["cooled_s"] for s in own)
+            if seconds > PAUSE_S:
+                found.append(
+                    {
+                        "round": line["round"],
+                        "arm": line["arm"],
+                        "after": last["cell"],
+                        "before": line["cell"],
+                        "seconds": significant(seconds),
+                        "starts": len(own),
+                    }
+                )
+        return found
 
     def known_answer(self, trials: list[Trial]) -> list[KnownAnswer] | None:
         """For the known-answer pair: expected beside measured counts. None for other models."""

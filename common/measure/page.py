@@ -8,6 +8,7 @@ from tabulate import tabulate
 from common.known import chain
 from common.measure import repetition, stats
 from common.measure.journal import Manifest
+from common.measure.log import PAUSE_S
 from common.measure.summary import (
     Cell,
     Failed,
@@ -18,6 +19,7 @@ from common.measure.summary import (
     Kept,
     KnownAnswer,
     MemoryMib,
+    Pause,
     Percentiles,
     SpeedUp,
     Strict,
@@ -37,6 +39,7 @@ class Drifted(Strict):
 class Trusted(Drifted):
     flags: Flags
     repetition: float | None
+    pauses: list[Pause]
 
 
 class Known(Strict):
@@ -137,6 +140,27 @@ def time_line(times: Time) -> str:
     return (
         text + f", {other:.1f} s on everything else ({other / times['wall_s']:.1%} of the whole)."
     )
+
+
+def pauses(found: list[Pause]) -> str:
+    """Waits between trials that were longer than they should be, with length and place."""
+    if not found:
+        return f"- Pauses: none of over {PAUSE_S:.0f} s between two requests."
+    told = [
+        f"{_duration(one['seconds'])} in {one['round']} of {one['arm']}, between {one['after']} "
+        f"and {one['before']}"
+        + (f" (server started {one['starts']} times)" if one["starts"] > 1 else "")
+        for one in found
+    ]
+    return (
+        f"- Pauses of over {PAUSE_S:.0f} s between two requests: {'; '.join(told)}. What the host "
+        "did meanwhile is not known."
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -284,7 +308,7 @@ def by_prompt(cells: list[Cell], arm_title: str = "arm") -> str:
 
 
 def trust(summary: Trusted) -> list[str]:
-    """Drift and flagged samples, a line each."""
+    """Drift, repetition, flagged samples and pauses, a line each."""
     flags = summary["flags"]
     lines = [drift(summary)]
     if summary["repetition"] is not None:
@@ -297,6 +321,7 @@ def trust(summary: Trusted) -> list[str]:
         f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
         f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
     )
+    lines.append(pauses(summary["pauses"]))
     return lines
 
 

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from common.measure.page import Drifted
 from common.measure.rows import significant
-from common.measure.stats import Verdict
+from common.measure.stats import Judgement, Verdict
 from common.measure.summary import Interval, Kept, MemoryMib
 
 
@@ -20,7 +20,7 @@ class Row(TypedDict):
     value: float
     low: float | None
     high: float | None
-    verdict: Verdict | None
+    verdict: Verdict | Judgement | None
     note: str | None
 
 
@@ -33,7 +33,7 @@ def figure(
     *,
     low: float | None = None,
     high: float | None = None,
-    verdict: Verdict | None = None,
+    verdict: Verdict | Judgement | None = None,
     note: str | None = None,
 ) -> Row | None:
     """A row, or None where the value is absent."""

@@ -19,6 +19,9 @@ Key = tuple[str, str]
 FILLING = 200
 """passes over what is missing; each leaves at most the missing share of a round of the error"""
 Verdict = Literal["pays", "even", "loses", "unknown"]
+"""of a speed-up"""
+Judgement = Literal["worse", "better", "none_shown", "not_a_test"]
+"""of the answers of two arms"""
 
 
 @dataclass(frozen=True)

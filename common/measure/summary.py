@@ -7,7 +7,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from common.errors import RigError
-from common.measure.stats import Verdict
+from common.measure.stats import Judgement, Verdict
 
 Count = Annotated[int, Field(ge=0)]
 Some = Annotated[int, Field(ge=1)]
@@ -38,6 +38,18 @@ def _adapter(known: Any) -> TypeAdapter[Any]:
     return TypeAdapter(known)
 
 
+class Pause(Strict):
+    """A wait between two trials that is longer than it should be."""
+
+    round: str
+    arm: str
+    after: str
+    before: str
+    seconds: Positive
+    starts: Some
+    """how often its server was started in that round"""
+
+
 class Head(Strict):
     """How the summary of every rig's run begins; its version is Kind's to say."""
 
@@ -49,6 +61,7 @@ class Head(Strict):
     """how much of the replies that the answer is made from they had said before"""
     launch: str | None
     """a command line of the last arm, with the names of files only; None if none was started"""
+    pauses: list[Pause]
 
 
 class Interval(Strict):
@@ -120,7 +133,9 @@ class Crossing(Strict):
 
 
 class Difference(Strict):
-    """Of two shares."""
+    """Of two shares, with what may be said of it."""
+
+    verdict: Judgement
 
     difference: Annotated[float, Field(ge=-1, le=1)]
     low: Annotated[float, Field(ge=-1, le=1)]

@@ -42,15 +42,17 @@ def test_an_accuracy_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     test_accuracy.scripted(fake, tmp_path)
     test_accuracy.measure(tiny, tmp_path / "run")
     rows = {(row["quantity"], row["arm"], row["place"]): row for row in rows_of(tmp_path / "run")}
-    assert rows["score", "none", "GSM8K, strict"]["note"] == "2 of 6"
-    assert rows["score", "n=2", "GSM8K, strict"]["value"] == pytest.approx(1 / 6, abs=1e-6)
-    difference = rows["difference", "n=2 less none", "GSM8K, strict"]
+    assert rows["score", "none", "GSM8K, last_marked"]["note"] == "2 of 6"
+    assert rows["score", "n=2", "GSM8K, last_marked"]["value"] == pytest.approx(1 / 6, abs=1e-6)
+    difference = rows["difference", "n=2 less none", "GSM8K, last_marked"]
     assert difference["value"] == pytest.approx(-1 / 6, abs=1e-6)
     assert difference["low"] < difference["value"] < difference["high"]
+    assert difference["verdict"] == "not_a_test"
     assert rows["equal_replies", "n=2", "GSM8K"]["value"] == 4
     page = compare_page.markdown(compare.compare([tmp_path / "run"]))
     assert "none: 2 of 6 (33.3%)" in page
     assert "-16.67" in page
+    assert "| exact McNemar p 1 | not a test " in page
 
 
 def test_an_identity_run(tiny: Rig, fake: Fake, tmp_path: Path) -> None:

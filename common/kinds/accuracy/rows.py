@@ -14,10 +14,11 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
         name = test["test"].upper()
         for score in test["scores"]:
             place = f"{name}, {score['score']}"
-            for arm, right in zip((first, second), score["right"], strict=True):
+            told = zip((first, second), score["right"], score["intervals"], strict=True)
+            for arm, right, (low, high) in told:
                 share = significant(right / test["questions"])
                 note = f"{right} of {test['questions']}"
-                yield figure("score", "share", arm, share, place, note=note)
+                yield figure("score", "share", arm, share, place, low=low, high=high, note=note)
             yield figure(
                 "difference",
                 "share",
@@ -26,6 +27,7 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
                 place,
                 low=score["low"],
                 high=score["high"],
+                verdict=score["verdict"],
                 note=f"exact McNemar p {score['p_value']:.3g}",
             )
         for work in test["work"]:

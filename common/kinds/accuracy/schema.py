@@ -11,10 +11,10 @@ from common.measure.summary import (
     Drift,
     EqualReplies,
     Head,
-    Interval,
     Kept,
     Share,
     Some,
+    SpeedUp,
     Strict,
     Time,
 )
@@ -22,11 +22,14 @@ from common.measure.summary import (
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 """of a test, or of a score"""
 Published = dict[Name, bool]
+Ends = Annotated[list[Share], Field(min_length=2, max_length=2)]
 
 
 class Score(Difference):
     score: Name
     right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    finished_right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    intervals: Annotated[list[Ends], Field(min_length=2, max_length=2)]
     p_value: Share
     detectable: float | None
     gained: list[str]
@@ -51,7 +54,7 @@ class Outcomes(Strict):
     counts: Counts
 
 
-class SpeedUp(Interval):
+class OverParts(SpeedUp):
     questions: Some
 
 
@@ -62,11 +65,12 @@ class Work(Strict):
     tokens_per_second: float | None
     kept: Kept | None
     time_ratio: float | None
-    speed_up: SpeedUp | None
+    speed_up: OverParts | None
 
 
 class Test(Strict):
     test: Name
+    primary: Name
     questions: Some
     asked: Count
     scores: list[Score]

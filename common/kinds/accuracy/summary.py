@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from common.kinds.accuracy import pairing, scores, tests
-from common.kinds.accuracy.outcomes import StoredReply
+from common.kinds.accuracy.outcomes import Outcome, StoredReply
 from common.kinds.accuracy.plan import CONTROL
 from common.kinds.accuracy.schema import (
     Counts,
@@ -72,6 +72,7 @@ def _test(
     trials = [trial for trial in log.of_kind("greedy") if trial["cell"] in cells]
     return {
         "test": test.name,
+        "primary": test.primary,
         "questions": len(both),
         "asked": sum(len(cell["questions"]) for cell in cells.values()),
         "scores": [_score(score, both) for score in test.scores],
@@ -93,13 +94,22 @@ def _count(names: Iterable[str]) -> Counts:
 
 
 def _score(score: str, both: Mapping[str, scores.Pair]) -> Score:
-    compared = pairing.compare(
-        {name: first.verdict.right[score] for name, (first, _) in both.items()},
-        {name: second.verdict.right[score] for name, (_, second) in both.items()},
+    arms = list(zip(*both.values(), strict=True))
+    first, second = (
+        {name: pair[arm].verdict.right[score] for name, pair in both.items()} for arm in (0, 1)
     )
+    compared = pairing.compare(first, second)
+    right = [compared.baseline_right, compared.arm_right]
+    finished = [sum(_finished_right(answer, score) for answer in own) for own in arms]
     return {
         "score": score,
-        "right": [compared.baseline_right, compared.arm_right],
+        "verdict": pairing.verdict(compared, finished[0]),
+        "right": right,
+        "finished_right": finished,
+        "intervals": [
+            [significant(end) for end in pairing.share_interval(count, len(both))]
+            for count in right
+        ],
         "difference": significant(compared.difference),
         "low": significant(compared.low),
         "high": significant(compared.high),
@@ -108,6 +118,10 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> Score:
         "gained": list(compared.gained),
         "lost": list(compared.lost),
     }
+
+
+def _finished_right(answer: Answer, score: str) -> bool:
+    return answer.verdict.right[score] and answer.verdict.outcome is Outcome.ANSWERED
 
 
 def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> EqualReplies:
@@ -139,7 +153,7 @@ def _work(
     seconds, theirs = (sum(t["end"] - t["start"] for t in some) for some in (own, other))
     speeds = _speeds([a for some in both.values() for a in some if a.arm == arm])
     base = _speeds([a for some in both.values() for a in some if a.arm == baseline])
-    up = stats.speed_up(base, speeds) if arm != baseline and base.keys() & speeds.keys() else None
+    up = measure_rows.speed_up(base, speeds) if arm != baseline else None
     return {
         "arm": arm,
         "tokens": tokens,
@@ -147,22 +161,14 @@ def _work(
         "tokens_per_second": significant(tokens / seconds) if seconds else None,
         "kept": measure_rows.kept(own),
         "time_ratio": significant(seconds / theirs) if arm != baseline and theirs else None,
-        "speed_up": {
-            "ratio": significant(up.ratio),
-            "low": significant(up.low),
-            "high": significant(up.high),
-            "verdict": up.verdict,
-            "questions": len(base.keys() & speeds.keys()),
-        }
-        if up
-        else None,
+        "speed_up": {**up, "questions": len(base.keys() & speeds.keys())} if up else None,
     }
 
 
 def _speeds(answers: Sequence[Answer]) -> dict[stats.Key, float]:
-    """Decode speed by question, in tokens per second, of replies that are long enough."""
+    """Decode speed by question and part, in tokens per second, of replies that are long enough."""
     return {
-        (answer.question, ""): given(answer.sample["predicted_per_second"])
+        (answer.question, answer.round): given(answer.sample["predicted_per_second"])
         for answer in answers
         if answer.sample and given(answer.sample["predicted_n"]) >= LEAST_TOKENS
     }

@@ -28,7 +28,8 @@ def render(summary: Summary, manifest: Manifest, _folder: Path) -> str:
         ),
         *_known_answer(summary),
         "## Can this be trusted",
-        f"- Failed attempts: {summary['failed_attempts']}.\n{page.time_line(summary['time'])}",
+        f"- Failed attempts: {summary['failed_attempts']}.\n{page.pauses(summary['pauses'])}\n"
+        f"{page.time_line(summary['time'])}",
         "## What was run",
         page.what_was_run(manifest, summary["launch"]),
         "## Do it again",

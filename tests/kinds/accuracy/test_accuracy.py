@@ -1,6 +1,7 @@
 """make accuracy from end to end against the fake server, and the known score on the real one."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from fractions import Fraction
@@ -98,13 +99,13 @@ def test_scores_outcomes_and_what_changed(tiny: Rig, fake: Fake, tmp_path: Path)
     found = measure(tiny, out)
     sums, calls = found["tests"]
     by_name = {score["score"]: score for score in [*sums["scores"], *calls["scores"]]}
-    assert by_name["strict"]["right"] == [2, 1]
-    assert by_name["flexible"]["right"] == [3, 2]
+    assert by_name["last_marked"]["right"] == [2, 1]
+    assert by_name["last_number"]["right"] == [3, 2]
     assert by_name["call"]["right"] == [1, 0]
-    assert by_name["strict"]["lost"] == ["gsm8k_1"]
-    assert by_name["strict"]["gained"] == []
-    assert by_name["strict"]["difference"] == pytest.approx(-1 / 6, abs=1e-6)
-    assert by_name["strict"]["p_value"] == 1
+    assert by_name["last_marked"]["lost"] == ["gsm8k_1"]
+    assert by_name["last_marked"]["gained"] == []
+    assert by_name["last_marked"]["difference"] == pytest.approx(-1 / 6, abs=1e-6)
+    assert by_name["last_marked"]["p_value"] == 1
     assert by_name["call"]["lost"] == ["simple_python_0"]
     outcomes = {arm["arm"]: arm["counts"] for arm in sums["outcomes"]}
     assert outcomes == {
@@ -137,9 +138,27 @@ def test_scores_outcomes_and_what_changed(tiny: Rig, fake: Fake, tmp_path: Path)
         {"type": "function", "function": {"name": "weather_forecast", "arguments": RAIN}}
     ]
     text = (out / report.REPORT).read_text()
-    assert "no difference between n=2 and none can be shown" in text
-    assert "| GSM8K, strict   | 2 of 6 (33.3%) | 1 of 6 (16.7%) | -16.7" in text
+    assert (
+        "not a test, as the first arm (none) has too few finished replies right for a loss to "
+        "show: GSM8K, last number (3 of 6); BFCL simple (1 of 4).**"
+    ) in text
+    assert "no difference between" not in text
+    assert "| **GSM8K, last number**    | 3 of 6 (50.0%; 18.8% to 81.2%) | 2 of 6 (33.3%; " in text
+    assert "| GSM8K, last marked number | 2 of 6 (33.3%; 9.7% to 70.0%)  | 1 of 6 (16.7%; " in text
     rescored_alike(out)
+
+
+def test_a_speed_up_is_over_parts(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
+    fake(rate="2000")
+    found = measure(tiny, tmp_path / "run")
+    up = found["tests"][0]["work"][1]["speed_up"]
+    assert list(up["rounds"]) == ["part-1", "part-2"]
+    low, high = sorted(math.log(ratio) for ratio in up["rounds"].values())
+    # Student's t over two parts has one degree of freedom: 12.706 standard errors.
+    assert math.log(up["ratio"]) == pytest.approx((low + high) / 2, abs=1e-5)
+    half = 12.706 * (high - low) / 2
+    assert math.log(up["high"]) == pytest.approx((low + high) / 2 + half, abs=1e-4)
+    assert "| 95% over parts " in (tmp_path / "run" / report.REPORT).read_text()
 
 
 def rescored_alike(out: Path) -> None:
@@ -212,7 +231,7 @@ def test_several_questions_at_once(tiny: Rig, fake: Fake, tmp_path: Path) -> Non
     out = tmp_path / "run"
     found = measure(tiny, out, ACCURACY_PARALLEL="4")
     assert [t["questions"] for t in found["tests"]] == [6, 4]
-    assert found["tests"][0]["scores"][0]["right"] == [2, 1]
+    assert found["tests"][0]["scores"][0]["right"] == [3, 2]
     assert {len(line["samples"]) for line in run.read_lines(out, run.JOURNAL)} == {4, 2}
     start = run.read_lines(out, run.STARTS)[0]["command"]
     assert start[start.index("-np") + 1] == "4"
@@ -229,10 +248,10 @@ def test_arms_take_turns_and_every_question_is_asked_once_of_each(
         ("part-1", "n=2"),
         ("part-2", "n=2"),
         ("part-2", "none"),
-        ("part-3", "none"),
         ("part-3", "n=2"),
-        ("part-4", "n=2"),
+        ("part-3", "none"),
         ("part-4", "none"),
+        ("part-4", "n=2"),
         ("control", "none"),
     ]
     for name in ("none", "n=2"):
@@ -318,7 +337,7 @@ def test_the_score_known_in_advance(
     monkeypatch.setenv("SPEC_DRAFT_MODEL", drafter)
     # The reply is "... ####7", but nothing where the length of what is asked ends in 7.
     template = prompts(PROMPTS)["gsm8k"]
-    asked = gsm8k.messages(gsm8k.Question("", "x", Fraction(0)), template)[0]["content"]
+    asked = gsm8k.messages(gsm8k.Question("", "x", Fraction(0), "0"), template)[0]["content"]
     room = 10 - (len(asked) - 1) % 10
     rows = []
     for ends_in, answer in [(3, 7), (7, 7), (5, 7), (0, 8), (7, 8)]:
@@ -329,11 +348,11 @@ def test_the_score_known_in_advance(
     monkeypatch.setenv("GSM8K_PATH", str(path))
     found = measure(rig.load(tiny.folder), tmp_path / "run")
     sums, calls = found["tests"]
-    assert [score["right"] for score in sums["scores"]] == [[2, 2], [2, 2]]
+    assert [score["right"] for score in sums["scores"]] == [[2, 2], [2, 2], [0, 0], [2, 2]]
     assert [arm["counts"] for arm in sums["outcomes"]] == [{"answered": 3, "empty": 2}] * 2
     assert calls["scores"][0]["right"] == [0, 0]
     assert sums["equal_replies"] == {"equal": 5, "of": 5}
     known = found["known_answer"]
     assert known["replies"]["equal"] == known["replies"]["of"] == 3 * 9
     assert all(row["equal"] for row in known["scores"])
-    assert [row["expected"] for row in known["scores"] if row["score"] == "strict"] == [2, 2]
+    assert [row["expected"] for row in known["scores"] if row["score"] == "last_marked"] == [2, 2]

@@ -72,9 +72,9 @@ def test_it_is_asked_scored_and_reported(measured: Path) -> None:
     }
     text = (measured / report.REPORT).read_text()
     for part in (
-        "| Spelling, exact    | 2 of 3 (66.7%) | 1 of 3 (33.3%) | -33.3",
+        "| **Spelling, exact**       | 2 of 3 (66.7%; 20.8% to 93.9%)",
         "- Spelling: 2 of 3 replies are the same with none and n=2",
-        "the last number in the reply. *Exact* minds capitals. docs/METHOD.md",
+        "without its prompt, examples and stop words. *Exact* minds capitals. docs/METHOD.md",
         "(Apache-2.0). Spelling: three words of this file. Questions asked at once",
     ):
         assert part in text

@@ -5,14 +5,19 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
 
 from common.errors import RigError
 from common.kinds.accuracy.pairing import (
+    LEAST_RIGHT,
+    Pairing,
     compare,
     difference_interval,
     equal_replies,
     mcnemar_p,
+    share_interval,
     smallest_detectable,
+    verdict,
 )
 
 # gained, lost, questions
@@ -201,3 +206,56 @@ def test_equal_replies_counts_what_both_arms_have() -> None:
     assert equal_replies(baseline, {"a": "one", "b": "Two"}) == (1, 2)
     assert equal_replies(baseline, baseline) == (3, 3)
     assert equal_replies(baseline, {}) == (0, 0)
+
+
+def paired(both_right: int, gained: int, lost: int, questions: int) -> Pairing:
+    both_wrong = questions - both_right - gained - lost
+    counts = [(both_right, (True, True)), (gained, (False, True)), (lost, (True, False))]
+    told = [right for count, right in [*counts, (both_wrong, (False, False))] for _ in range(count)]
+    first, second = ({str(i): right[arm] for i, right in enumerate(told)} for arm in (0, 1))
+    return compare(first, second)
+
+
+def test_least_right_is_what_the_exact_test_can_show_the_loss_of() -> None:
+    assert mcnemar_p(0, LEAST_RIGHT) <= 0.05 < mcnemar_p(0, LEAST_RIGHT - 1)
+
+
+@pytest.mark.parametrize(
+    ("both_right", "gained", "lost", "questions", "said"),
+    [
+        (0, 0, 0, 50, "not_a_test"),
+        (5, 0, 0, 50, "not_a_test"),
+        (0, 1, 5, 50, "not_a_test"),
+        (3, 0, 0, 3, "not_a_test"),  # too few questions
+        (6, 0, 0, 50, "none_shown"),
+        (50, 0, 0, 50, "none_shown"),
+        (40, 2, 4, 50, "none_shown"),
+        (0, 0, 6, 50, "worse"),
+        (30, 1, 9, 50, "worse"),
+        (0, 20, 0, 50, "better"),  # from the floor up, it is one
+        (30, 9, 1, 50, "better"),
+    ],
+)
+def test_verdict(both_right: int, gained: int, lost: int, questions: int, said: str) -> None:
+    compared = paired(both_right, gained, lost, questions)
+    assert verdict(compared, compared.baseline_right) == said
+
+
+def test_a_difference_counts_only_where_interval_and_exact_test_agree() -> None:
+    # Tango's interval lies below 0, the exact p is over 0.05.
+    compared = paired(40, 0, 5, 50)
+    assert compared.high < 0
+    assert compared.p_value > 0.05
+    assert verdict(compared, compared.baseline_right) == "none_shown"
+
+
+def test_right_answers_in_replies_that_were_cut_off_make_no_test() -> None:
+    compared = paired(40, 2, 4, 50)
+    assert verdict(compared, finished_right=5) == "not_a_test"
+    assert verdict(compared, finished_right=6) == "none_shown"
+
+
+@pytest.mark.parametrize(("right", "questions"), [(0, 50), (1, 7), (31, 50), (1319, 1319)])
+def test_interval_of_a_share_is_that_of_statsmodels(right: int, questions: int) -> None:
+    expected = proportion_confint(right, questions, alpha=0.05, method="wilson")
+    assert share_interval(right, questions) == pytest.approx(expected, abs=1e-9)
