@@ -1,7 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
-.PHONY: report engine image use
+.PHONY: report compose engine image use
 .PHONY: bench-client bench-repack compare new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 # What a user gives reaches a shell line only as "$$NAME".
@@ -36,6 +36,9 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 
 lists: runtime ## make scripts/lists anew: what make and the shell scripts know of verbs and settings
 	@$(PYTHON) scripts/lists.py
+
+compose: runtime ## make the rigs' services in compose.yaml anew from each tpu.env
+	@$(PYTHON) scripts/compose.py
 
 engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
 	@$(PYTHON) scripts/engine.py "$$RIG"

@@ -41,10 +41,10 @@ image: ## build this rig's container image (minutes, once); RUNNER=docker runs e
 	@$(ROOT)/scripts/image.sh $(RIG)
 
 draft: $(READY) ## bring the drafter, checked; a broken download goes on where it stopped
-	@exec $(SCRIPT)/draft.py $(RIG)
+	@exec $(SCRIPT)/fetch.py $(RIG) draft
 
 model: $(READY) ## bring the main model, checked; a broken download goes on where it stopped
-	@exec $(SCRIPT)/model.py $(RIG)
+	@exec $(SCRIPT)/fetch.py $(RIG) model
 
 pin: $(READY) ## write the full SHA-256 and the revision of both files into tpu.env
 	@exec $(SCRIPT)/pin.py $(RIG)

@@ -186,6 +186,8 @@ class Rig:
     cache_type_v: str = _key(_one_of(*CACHE_TYPES), "f16", group="serve")
     flash_attn: str = _key(_one_of("0", "1", "auto"), "1", group="serve")
     reasoning: str = _key(_one_of("on", "off", "auto"), "off", group="serve")
+    chat_template: str = _key(_one_of("own", "none"), "own", group="serve")
+    """the model file's own; or none, for a base model: it goes on with the text as it was sent"""
     parallel: int | None = _key(_whole(1, 256), None, group="serve")
     kv_unified: str | None = _key(_one_of("0", "1"), None, group="serve")
     batch_size: int | None = _key(_whole(1, 65536), None, group="serve")

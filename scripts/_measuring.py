@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from tqdm import tqdm
 
@@ -17,6 +17,7 @@ from common.errors import RigError
 from common.files import wanted
 from common.host import card, facts
 from common.measure import loop, progress, run
+from common.measure.journal import Card, File, Harness, Host, Measured
 from common.measure.kind import Kind, Tools
 from common.measure.plan import Plan
 from common.measure.texts import Tokenizer
@@ -136,34 +137,34 @@ def _short(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _manifest(loaded: Rig, plan: Plan, built: Engine) -> dict[str, Any]:
+def _manifest(loaded: Rig, plan: Plan, built: Engine) -> Measured:
     found = card.find(loaded)
     return {
         "plan": plan.to_json(),
         "settings": loaded.settings(),
         "overridden": list(loaded.overridden),
         "prompts_sha256": sha256(plan.prompts) if plan.prompts else None,
-        "harness": facts.harness(),
+        "harness": cast(Harness, facts.harness()),
         "engine": built.info,
         "engine_title": built.title,
         "engines": {arm.name: arm.engine.info for arm in plan.arms if arm.engine},
         "image": os.environ.get("IMAGE_DIGEST"),
         "files": _files(loaded, plan),
-        "card": found.describe() if found else None,
-        "host": facts.host(),
+        "card": cast(Card, found.describe()) if found else None,
+        "host": cast(Host, facts.host()),
         "wall_s": None,
     }
 
 
-def _files(loaded: Rig, plan: Plan) -> dict[str, Any]:
+def _files(loaded: Rig, plan: Plan) -> dict[str, File]:
     """The rig's files, then those that only one arm uses. Raises RigError if one is missing."""
-    found = wanted.describe(loaded)
+    found = cast(dict[str, File], wanted.describe(loaded))
     known = {file.path for file in wanted.wanted(loaded)}
     for arm in plan.arms:
         variant = loaded.variant(arm.changes)
         process.check_files(variant)
         own = {file.role: file.path for file in wanted.wanted(variant)}
-        described = wanted.describe(variant)
+        described = cast(dict[str, File], wanted.describe(variant))
         for role, path in own.items():
             if path not in known:
                 known.add(path)

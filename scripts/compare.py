@@ -4,9 +4,8 @@ import argparse
 import shlex
 from pathlib import Path
 
-from common.compare import compare
+from common.compare import compare, runs
 from common.compare import page as compare_page
-from common.compare import runs as evidence
 from common.rig import ROOT
 from scripts import _cli
 
@@ -23,11 +22,11 @@ def body() -> None:
     parser.add_argument("--runs", type=folders, default=[], metavar="RUNS", help=help_more)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "compare")
     chosen = parser.parse_args()
-    runs = [*chosen.named, *chosen.runs]
-    if runs:
-        found = compare.compare(runs)
+    asked = [*chosen.named, *chosen.runs]
+    if asked:
+        found = compare.compare(asked)
     else:  # one damaged run must not keep the others from the page
-        found = compare.compare(evidence.finished(), lambda error: _cli.say(f"left out: {error}"))
+        found = compare.compare(runs.finished(), lambda error: _cli.say(f"left out: {error}"))
     for said in found["answer"]:
         _cli.say(said)
     for path in compare_page.write(found, chosen.out):

@@ -54,6 +54,7 @@ def parser() -> Parser:
     add("--spec-draft-n-max", type=int)
     add("--spec-draft-p-min", type=float)
     add("--spec-synth-rates", type=rates)
+    add("--chat-template", default="")
     add("-np", type=int)
     add("-kvu", dest="kvu", action="store_true", default=None)
     add("-no-kvu", dest="kvu", action="store_false")
@@ -90,6 +91,7 @@ def parameters(given: argparse.Namespace, library: Any) -> Any:
     if p.enable_reasoning != -1:
         thinking = "true" if p.enable_reasoning else "false"
         p.default_template_kwargs = {"enable_thinking": thinking}
+    p.chat_template = given.chat_template
     p.endpoint_metrics = given.metrics
     p.n_parallel = given.np or AUTO_SLOTS
     p.kv_unified = given.np is None if given.kvu is None else given.kvu

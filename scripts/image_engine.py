@@ -10,8 +10,8 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from common.engines.llamacpp import build as engine
 from common.engines.llamacpp import source
+from common.engines.llamacpp.build import build_from
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
@@ -72,7 +72,7 @@ def build(rig: Rig, tree: Path, target: Path) -> None:
             tenth = done * 10 // total
             say(f"compiled {done} of {total}")
 
-    built = engine.build_from(rig, fetched, say, progress)
+    built = build_from(rig, fetched, say, progress)
     shutil.copytree(built.server.parent, target)
     say(json.dumps(built.info, indent=2))
 

@@ -6,6 +6,7 @@ Hosts that run rigs in Docker have no Python of ours, so it is made beforehand: 
 from pathlib import Path
 
 from common import kinds
+from common.kinds.accuracy.tests import TESTS
 from common.rig import KEYS
 from scripts import _cli
 
@@ -19,15 +20,18 @@ HEAD = "# Made by make lists from common/kinds, common/rig.py and scripts/lists.
 #   both          two engines: the rig's own and the other build
 #   KEY           the file or folder of the host that this setting names
 MEASURED = "card,engine,fetches"
+# What names the questions of each accuracy test.
+QUESTIONS = tuple(test.setting for test in TESTS)
+# Settings whose value names files of the host that a container must have too. FORMATS_EXTRA names
+# several, and files in the models folder.
+FILES = {**dict.fromkeys(QUESTIONS, "file"), "FORMATS_EXTRA": "files", "LONGCTX_DOC": "file"}
 SCRIPTS = {
-    "bring": "fetches",
     "doctor": "card",
-    "draft": "fetches",
     "engine": "",
+    "fetch": "fetches",
     "files": "",
     "map": "",
-    "mcp_server": "card,fetches,BFCL_PATH,FORMATS_EXTRA,GSM8K_PATH,LONGCTX_DOC",
-    "model": "fetches",
+    "mcp_server": ",".join(("card", "fetches", *FILES)),
     "pin": "fetches,writes",
     "repack": "engine,fetches",
     "report": "run",
@@ -40,21 +44,13 @@ SCRIPTS = {
 }
 # What a measurement needs beside MEASURED.
 MORE = {
-    "accuracy": ",BFCL_PATH,GSM8K_PATH",
+    "accuracy": "".join(f",{key}" for key in QUESTIONS),
     "builds": ",both",
     "formats": ",FORMATS_EXTRA",
     "longctx": ",LONGCTX_DOC",
     "longmixed": ",LONGCTX_DOC",
 }
-# Settings whose value names files of the host that a container must have too. FORMATS_EXTRA names
-# several, and files in the models folder.
-FILES = {
-    "BFCL_PATH": "file",
-    "FORMATS_EXTRA": "files",
-    "GSM8K_PATH": "file",
-    "LONGCTX_DOC": "file",
-}
-NOT_KEYS = ("GSM8K_PATH", "BFCL_PATH", "QUICK", "RESUME", "APPLY", "RUN", "HF_ENDPOINT")
+NOT_KEYS = (*QUESTIONS, "QUICK", "RESUME", "APPLY", "RUN", "HF_ENDPOINT")
 
 
 def measured() -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Make a rig for another card: its folder and its services in compose.yaml. Nothing is measured."""
+"""Make a rig for another card: its folder, its services in compose.yaml and its line in README.md.
+
+Nothing is measured.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from common.errors import RigError
-from common.rigs import cards, fitting, sizes
+from common.rigs import cards, fitting, services, sizes
 from common.rigs import folder as rig_folder
 from common.rigs.blueprint import Blueprint
 from common.rigs.cards import Card
@@ -33,7 +36,8 @@ def body(arguments: Sequence[str] | None = None) -> None:
     for part, mib in fitting.table(fit.need, card):
         _cli.say(f"  {part:<40} {mib:>9,.0f} MiB")
     _cli.say(
-        f"made {folder.name} and its service in {rig_folder.COMPOSE}, from an estimate of memory"
+        f"made {folder.name} with its service in {services.COMPOSE} and its line in "
+        f"{rig_folder.README}, from an estimate of memory"
     )
     _cli.say("nothing of it has been measured; on the host with the card:")
     _cli.say(f"  make -C {folder.name} doctor")

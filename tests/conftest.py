@@ -17,9 +17,9 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.known import chain, files
 from common.rig import ROOT, Rig
-from scripts import _cli
-from tests import ports
-from tests.fake_hub import FakeHub
+from scripts import _cli, lists
+from tests.helpers import ports
+from tests.helpers.fake_hub import FakeHub
 
 TINY = ROOT / "local-llamacpp-cpu-tiny-q4_0"
 # A shell starts background jobs with Ctrl-C ignored, and their children inherit that; the tests
@@ -31,7 +31,12 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 # Files whose tests share what takes long to make: they stay on one worker.
-TOGETHER = ("test_compare_page", "test_mcp_hostile", "test_mcp_server", "test_new_rig")
+TOGETHER = (
+    "tests/compare/test_page.py",
+    "tests/mcp/test_hostile.py",
+    "tests/mcp/test_server.py",
+    "tests/rigs/test_new_rig.py",
+)
 USERS_CACHE = os.environ.get("GEMMA_RIGS_CACHE", "")
 NUMBERS = count()
 
@@ -53,7 +58,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file if Path(file).stem in TOGETHER else nodeid
+            return file if file in TOGETHER else nodeid
 
     return Scheduling(config, log)
 
@@ -66,8 +71,7 @@ def clean_environment(
 ) -> None:
     """No setting of the caller's reaches a test, and no test what others leave in a cache: servers'
     logs, records of what runs. Only what takes many minutes to make comes from the user's."""
-    ours = ("LLAMA_SERVER", "QUICK", "RESUME", "APPLY", "RUN", "RUNNER", "HF_TOKEN", "HF_ENDPOINT")
-    for key in (*rig.KEYS, *ours, "GSM8K_PATH", "BFCL_PATH"):
+    for key in (*rig.KEYS, *lists.NOT_KEYS, "LLAMA_SERVER", "RUNNER", "HF_TOKEN"):
         monkeypatch.delenv(key, raising=False)
     if not any(map(request.node.get_closest_marker, ("browser", "converter", "docker"))):
         own = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"
@@ -115,7 +119,7 @@ def tiny(tmp_path: Path, free_port: int, pair_folder: Path, monkeypatch: pytest.
 def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake as a program that can be started like llama-server."""
     program = tmp_path_factory.mktemp("fake") / "llama-server"
-    fake = Path(__file__).with_name("fake_llama_server.py")
+    fake = ROOT / "tests" / "helpers" / "fake_llama_server.py"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{fake}" "$@"\n')
     program.chmod(0o755)
     return program

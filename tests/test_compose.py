@@ -12,7 +12,10 @@ import yaml
 
 from common import rig
 from common.rig import ROOT, Rig
-from tests import rig_rules
+from common.rigs import services
+from common.rigs.blueprint import COMMIT
+from common.rigs.cards import CUDA_VERSION
+from tests.helpers import rig_rules
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
@@ -43,6 +46,14 @@ def test_every_rig_has_one_service_and_its_files() -> None:
 @pytest.mark.parametrize("name", RIGS)
 def test_service_agrees_with_tpu_env(name: str) -> None:
     rig_rules.service_agrees(ROOT, COMPOSE, loaded(name))
+
+
+def test_it_is_made_of_the_rigs() -> None:
+    assert (ROOT / "compose.yaml").read_text() == services.anew(), "make compose"
+
+
+def test_an_image_without_a_rig_takes_the_cuda_of_new_rigs() -> None:
+    assert f"\nARG CUDA_VERSION={CUDA_VERSION}\n" in (ROOT / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
@@ -85,7 +96,7 @@ def test_another_build_of_a_card_has_another_name(recorded_build: dict[str, str]
     for key, value in change.items():
         assert f"{key}={value}" in said
     tag = said[said.index("--tag") + 1]
-    assert re.fullmatch(r"gemma-rigs:77c4540ce-cuda12\.8\.1-61-virtual_80-virtual-\d+", tag)
+    assert re.fullmatch(rf"gemma-rigs:{COMMIT}-cuda12\.8\.1-61-virtual_80-virtual-\d+", tag)
     assert tag != script("image.sh", name, "name").stdout.strip()
 
 

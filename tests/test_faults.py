@@ -27,7 +27,7 @@ def proxied(tmp_path: Path, real_engine: Engine, monkeypatch: pytest.MonkeyPatch
     """The real engine behind the proxy."""
     program = tmp_path / "llama-server"
     program.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/proxy_llama_server.py" "$@"\n'
+        f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/helpers/proxy_llama_server.py" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PROXY_SERVER", str(real_engine.server))

@@ -11,6 +11,7 @@ import pytest
 
 from common import rig
 from common.rig import ROOT
+from common.rigs.cards import CUDA_VERSION
 from scripts import _cli, lists
 
 GPU_RIG = "local-llamacpp-1650ti-2b-q4_0"
@@ -94,7 +95,7 @@ def test_builds_puts_both_engines_into_one_image(tree: Path, fake: Path) -> None
     code, err, calls = call(tree, fake, "builds")
     assert (code, err) == (0, "")
     other, own, both = of(calls, "buildx build")
-    assert "CUDA_VERSION=13.4.1" in own
+    assert f"CUDA_VERSION={CUDA_VERSION}" in own
     assert "CUDA_ARCHITECTURES=75-real" in own
     assert "CMAKE_EXTRA" not in own
     assert "CUDA_VERSION=12.8.1" in other
@@ -285,12 +286,10 @@ def test_a_missing_file_is_said_before_anything_is_built(
     assert call(tree, fake, "speed", **{key: value})[:2] == (0, "")
 
 
-FETCH = {"bring", "draft", "model", "pin", "repack", "serve", "tune", "mcp_server"}
+FETCH = {"fetch", "pin", "repack", "serve", "tune", "mcp_server"}
 
 
-@pytest.mark.parametrize(
-    "verb", sorted(lists.needs().keys() - {"bring", "stop", "status", "engine"})
-)
+@pytest.mark.parametrize("verb", sorted(lists.needs().keys() - {"stop", "status", "engine"}))
 def test_the_token_goes_to_what_fetches_and_is_not_written_down(
     tree: Path, fake: Path, verb: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from common import rig
 from common.rig import ROOT
 from scripts import compare
-from tests import rig_rules
+from tests.helpers import rig_rules
 
 RIGS = sorted(folder.name for folder in rig.all_rigs())
 NOW = [

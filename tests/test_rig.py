@@ -8,7 +8,7 @@ import pytest
 from common import rig
 from common.errors import RigError
 from common.rig import ROOT
-from tests import rig_rules
+from tests.helpers import rig_rules
 
 RIGS = sorted(rig.all_rigs())
 NAMES = [folder.name for folder in RIGS]

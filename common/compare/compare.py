@@ -10,20 +10,19 @@ from typing import Any
 
 from common import kinds, rig
 from common.compare import conditions, published
-from common.compare import runs as evidence
-from common.compare.runs import Evidence
+from common.compare.runs import CHANGED, KNOWN_ANSWER, QUICK, Evidence, Speeds, read
 from common.errors import RigError
 from common.measure import stats
 from common.measure.page import LEVEL
+from common.measure.quantities import Row
 from common.measure.rows import BASELINE, significant
+from common.measure.sections import Beside, Found, Over, Pair, Quoted, Ratio, Run
 from common.rig import ROOT
 
 SCHEMA = 1
 
 
-def compare(
-    folders: Sequence[Path], left_out: Callable[[RigError], object] | None = None
-) -> dict[str, Any]:
+def compare(folders: Sequence[Path], left_out: Callable[[RigError], object] | None = None) -> Found:
     """Every figure of these runs, JSON-serialisable; held to schemas/compare-1.json by a test.
 
     Raises RigError for a folder that is no finished run, that this version cannot read, or that
@@ -33,7 +32,7 @@ def compare(
     runs = []
     for folder in folders:
         try:
-            runs.append(evidence.read(Path(folder)))
+            runs.append(read(Path(folder)))
         except RigError as error:
             if left_out is None:
                 raise
@@ -43,7 +42,7 @@ def compare(
     _no_twins(runs)
     runs.sort(key=lambda e: (kinds.NAMES.index(e.what), e.rig, e.manifest["started"], e.digest))
     names = _names(runs)
-    found = {
+    found: Found = {
         "schema": SCHEMA,
         "what": "compare",
         "runs": [_run(e, name) for e, name in zip(runs, names, strict=True)],
@@ -59,8 +58,10 @@ def compare(
             for j in range(i + 1, len(runs))
             if runs[i].what == runs[j].what and kinds.of(runs[i].what).paired
         ],
+        "answer": [],
     }
-    return {**found, "answer": _answer(found)}
+    found["answer"] = _answer(found)
+    return found
 
 
 def _no_twins(runs: Sequence[Evidence]) -> None:
@@ -83,7 +84,7 @@ def _names(runs: Sequence[Evidence]) -> list[str]:
     ]
 
 
-def _run(one: Evidence, name: str) -> dict[str, Any]:
+def _run(one: Evidence, name: str) -> Run:
     manifest = one.manifest
     folder = one.folder.resolve()
     inside = folder.is_relative_to(ROOT)
@@ -109,29 +110,29 @@ def _run(one: Evidence, name: str) -> dict[str, Any]:
     }
 
 
-def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[dict[str, Any]]:
+def _published(runs: Sequence[Evidence], names: Sequence[str]) -> list[Quoted]:
     """Every published figure, once for each run that measured the like, or once alone."""
-    rows = []
+    rows: list[Quoted] = []
     for folder in sorted(rig.all_rigs()):
         for figure in published.load(folder):
-            beside: list[dict[str, Any] | None] = [
+            beside: list[Beside | None] = [
                 _beside(one, name, row, figure)
                 for one, name in zip(runs, names, strict=True)
                 if (one.rig, one.what) == (folder.name, figure["what"])
                 and (row := _counterpart(one, figure)) is not None
             ]
-            head = {
+            head: Any = {
                 "rig": folder.name,
                 **{key: value for key, value in figure.items() if key != "conditions"},
                 "card": figure["conditions"]["card"],
                 "words": published.in_words(figure),
                 "conditions": published.conditions_in_words(figure),
             }
-            rows += [{**head, "beside": found} for found in beside or [None]]
+            rows += [head | {"beside": found} for found in beside or [None]]
     return rows
 
 
-def _counterpart(one: Evidence, figure: dict[str, Any]) -> dict[str, Any] | None:
+def _counterpart(one: Evidence, figure: dict[str, Any]) -> Row | None:
     """The measured figure of the same quantity, place and arm (or draft length)."""
     for row in kinds.of(one.what).figures(one.summary, one.manifest):
         if (row["quantity"], row["place"]) != (figure["quantity"], figure["place"] or ""):
@@ -156,28 +157,31 @@ def _length(one: Evidence, arm: str) -> int | None:
     return int(length) if length else None
 
 
-def _beside(
-    one: Evidence, name: str, row: dict[str, Any], figure: dict[str, Any]
-) -> dict[str, Any]:
+def _beside(one: Evidence, name: str, row: Row, figure: dict[str, Any]) -> Beside:
     """A measured figure beside a published one; a ratio only where conditions are equal."""
     differs = conditions.with_published(one.manifest, row["arm"], figure)
     refused = ([one.changed] if one.changed else []) + differs.refuse
-    ratio = None
+    ratio: Over | None = None
     if not refused and figure["value"] and figure["unit"] in ("x", "tokens/s"):
-        ratio = {
-            key: None if row[end] is None else significant(row[end] / figure["value"])
-            for key, end in (("ratio", "value"), ("low", "low"), ("high", "high"))
-        }
+        over, low, high = (
+            None if value is None else significant(value / figure["value"])
+            for value in (row["value"], row["low"], row["high"])
+        )
+        ratio = {"ratio": over, "low": low, "high": high}
     return {
         "run": name,
-        **{key: row[key] for key in ("arm", "value", "low", "high", "unit")},
+        "arm": row["arm"],
+        "value": row["value"],
+        "low": row["low"],
+        "high": row["high"],
+        "unit": row["unit"],
         "ratio": ratio,
         "refused": refused,
         "labels": differs.label,
     }
 
 
-def _pair(a: Evidence, b: Evidence, name_a: str, name_b: str) -> dict[str, Any]:
+def _pair(a: Evidence, b: Evidence, name_a: str, name_b: str) -> Pair:
     differs = conditions.between(a.manifest, b.manifest)
     changed = [f"{name}: {one.changed}" for one, name in ((a, name_a), (b, name_b)) if one.changed]
     refused = changed + differs.refuse
@@ -199,9 +203,9 @@ def _pair(a: Evidence, b: Evidence, name_a: str, name_b: str) -> dict[str, Any]:
     }
 
 
-def _ratios(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
+def _ratios(a: Evidence, b: Evidence) -> list[Ratio]:
     """First over second, of each arm that both have: of its speed, and of what drafting gains."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Ratio] = []
     others = b.manifest["plan"]["arms"]
     for arm in a.manifest["plan"]["arms"]:
         differs = conditions.arms(a.manifest, b.manifest, arm) if arm in others else ["in one only"]
@@ -218,12 +222,10 @@ def _ratios(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
             rows.append(_ratio("tokens_per_second", arm, place, up, []))
             if arm == base:
                 continue
-            gains = [
-                _gain(own.get(place, {}), speeds[place])
-                for own, speeds in ((base_theirs, theirs), (base_ours, ours))
-            ]
-            if gains[0].keys() & gains[1].keys():
-                up = stats.speed_up(*gains)
+            their_gain = _gain(base_theirs.get(place, {}), theirs[place])
+            our_gain = _gain(base_ours.get(place, {}), ours[place])
+            if their_gain.keys() & our_gain.keys():
+                up = stats.speed_up(their_gain, our_gain)
                 rows.append(_ratio("speed_up", arm, place, up, []))
     return rows
 
@@ -234,13 +236,13 @@ def _baseline(arm: str) -> str:
     return f"{BASELINE}{comma}{layout}" if comma else BASELINE
 
 
-def _gain(baseline: evidence.Speeds, speeds: evidence.Speeds) -> dict[stats.Key, float]:
+def _gain(baseline: Speeds, speeds: Speeds) -> dict[stats.Key, float]:
     return {key: speeds[key] / baseline[key] for key in baseline.keys() & speeds.keys()}
 
 
 def _ratio(
     quantity: str, arm: str, place: str, up: stats.SpeedUp | None, refused: list[str]
-) -> dict[str, Any]:
+) -> Ratio:
     return {
         "quantity": quantity,
         "arm": arm,
@@ -252,7 +254,7 @@ def _ratio(
     }
 
 
-def _answer(found: dict[str, Any]) -> list[str]:
+def _answer(found: Found) -> list[str]:
     """What it all comes to, in a few sentences."""
     runs = found["runs"]
     rigs, hosts = {one["rig"] for one in runs}, {one["hardware"] for one in runs}
@@ -263,7 +265,7 @@ def _answer(found: dict[str, Any]) -> list[str]:
         f"{_many(len(hosts), 'kind')} of hardware, {count}."
     ]
     said += _speeds(runs)
-    if any(evidence.KNOWN_ANSWER in one["labels"] for one in runs):
+    if any(KNOWN_ANSWER in one["labels"] for one in runs):
         said.append(
             "The known-answer pair's runs check the measuring; their speeds are in the "
             "tables and say nothing about Gemma."
@@ -285,15 +287,15 @@ def _answer(found: dict[str, Any]) -> list[str]:
     return said
 
 
-def _speeds(runs: Sequence[dict[str, Any]]) -> list[str]:
+def _speeds(runs: Sequence[Run]) -> list[str]:
     """The answer of each rig's last speed run, a full one before a quick one."""
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, Run] = {}
     for one in runs:
-        if one["what"] == "speed" and evidence.KNOWN_ANSWER not in one["labels"]:
+        if one["what"] == "speed" and KNOWN_ANSWER not in one["labels"]:
             old = last.get(one["rig"])
             if old is None or old["quick"] >= one["quick"]:
                 last[one["rig"]] = one
-    warnings = (evidence.CHANGED, evidence.QUICK)
+    warnings = (CHANGED, QUICK)
     return [
         f"{rig}{''.join(f' ({label})' for label in one['labels'] if label.startswith(warnings))}: "
         f"{one['answer']}"
@@ -301,7 +303,7 @@ def _speeds(runs: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _ratio_in_words(pair: dict[str, Any]) -> str | None:
+def _ratio_in_words(pair: Pair) -> str | None:
     """The first ratio of a pair on different hardware: without drafter, at its first place."""
     best = next((row for row in pair["ratios"] if row["ratio"] is not None), None)
     if pair["between"] != "hardware" or best is None:

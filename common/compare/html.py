@@ -1,17 +1,15 @@
 """compare.html: one file that needs no network, reads on a phone and prints."""
 
 import re
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from common.compare.conditions import KNOWN_ANSWER
 from common.compare.sections import READING, sections
 from common.compare.svg import Point, curves, forest
 from common.measure.page import LEVEL
 from common.measure.rows import BASELINE
-from common.measure.sections import Section, Table, at, figures, of, short
+from common.measure.sections import Figure, Found, Section, Table, at, figures, of, short
 
 CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by make compare."
 # Nothing may be fetched and no script may run, whatever ends up in a cell.
@@ -22,7 +20,7 @@ BAND = f"shaded: {LEVEL}, cut off where wider than the figure"
 LONG, MIDDLE = 40, 18
 
 
-def render(found: Mapping[str, Any], title: str) -> str:
+def render(found: Found, title: str) -> str:
     """The whole page as text."""
     parts = sections(found)
     links = "".join(f'<li><a href="#{_id(s.title)}">{escape(s.title)}</a></li>' for s in parts)
@@ -92,7 +90,7 @@ def _emphasis(text: str) -> str:
     return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", escape(text))
 
 
-def _figures(title: str, found: Mapping[str, Any]) -> list[str]:
+def _figures(title: str, found: Found) -> list[str]:
     make = {
         "Speed": _speed,
         "Long context": _longctx,
@@ -110,7 +108,7 @@ def _rig_first(row: tuple[str, Point, str]) -> str:
     return row[0].split(",")[0].split(" ")[0]
 
 
-def _name(found: Mapping[str, Any], name: str) -> str:
+def _name(found: Found, name: str) -> str:
     """The rig, with date or number where it has several runs of this kind."""
     (run,) = (run for run in found["runs"] if run["run"] == name)
     alike = [one for one in of(found, run["what"]) if one["rig"] == run["rig"]]
@@ -122,11 +120,11 @@ def _name(found: Mapping[str, Any], name: str) -> str:
     return words + (" (known answer)" if KNOWN_ANSWER in run["labels"] else "")
 
 
-def _point(row: Mapping[str, Any]) -> Point:
+def _point(row: Figure) -> Point:
     return Point(row["value"], row["low"], row["high"], row["verdict"] or "even")
 
 
-def _speed(found: Mapping[str, Any]) -> list[str]:
+def _speed(found: Found) -> list[str]:
     """Speed-ups and speeds without drafter, measured (filled) and published (hollow), by rig."""
     ups: list[tuple[str, Point, str]] = []
     speeds: list[tuple[str, Point, str]] = []
@@ -147,8 +145,8 @@ def _speed(found: Mapping[str, Any]) -> list[str]:
         }
         label = f"{short(rig)}, published"
         for quantity, rows in (("speed_up", ups), ("tokens_per_second", speeds)):
-            if quantity in own and own[quantity]["value"] is not None:
-                point = Point(own[quantity]["value"], style="published")
+            if quantity in own and (value := own[quantity]["value"]) is not None:
+                point = Point(value, style="published")
                 rows.append((label, point, own[quantity]["words"].split()[0]))
     ups.sort(key=_rig_first)
     speeds.sort(key=_rig_first)
@@ -164,7 +162,7 @@ def _speed(found: Mapping[str, Any]) -> list[str]:
     return drawn
 
 
-def _longctx(found: Mapping[str, Any]) -> list[str]:
+def _longctx(found: Found) -> list[str]:
     drawn = []
     for number, run in enumerate(of(found, "longctx")):
         series: dict[str, list[tuple[str, Point]]] = {}
@@ -178,7 +176,7 @@ def _longctx(found: Mapping[str, Any]) -> list[str]:
     return drawn
 
 
-def _sweep(found: Mapping[str, Any]) -> list[str]:
+def _sweep(found: Found) -> list[str]:
     drawn = []
     for number, run in enumerate(of(found, "sweep", "longmixed")):
         series: dict[str, list[tuple[str, Point]]] = {}
@@ -192,7 +190,7 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
     return drawn
 
 
-def _ratios(found: Mapping[str, Any]) -> list[str]:
+def _ratios(found: Found) -> list[str]:
     rows = [
         (
             f"{_name(found, pair['first'])} / {_name(found, pair['second'])}, {row['arm']}",
@@ -207,5 +205,5 @@ def _ratios(found: Mapping[str, Any]) -> list[str]:
     if not rows:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"
-    axis = f"ratio of speeds; mark and bar: mean and {LEVEL} over prompts"
+    axis = f"ratio of speeds; mark and bar: mean and {LEVEL}"
     return [_figure(caption, forest("ratios", caption, rows, axis, True))]

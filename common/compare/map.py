@@ -10,6 +10,7 @@ from common import kinds
 from common.errors import RigError
 from common.measure import figures, page
 from common.measure.run import read_manifest
+from common.measure.summary import SpeedUp
 from common.report import SUMMARY
 from common.rig import Rig
 
@@ -24,7 +25,7 @@ class Place:
     depth: int
     at_once: int
     arm: str
-    up: dict[str, Any]
+    up: SpeedUp
     run: str
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from common.compare import html as compare_html
 from common.compare.sections import READING, sections
 from common.measure import page
+from common.measure.sections import Found
 
 MARKDOWN, CSV, HTML = "COMPARE.md", "compare.csv", "compare.html"
 TITLE = "Rigs compared"
@@ -32,7 +33,7 @@ COLUMNS = (
 )
 
 
-def write(found: Mapping[str, Any], out: Path) -> list[Path]:
+def write(found: Found, out: Path) -> list[Path]:
     """Write the three forms into `out`; returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     forms = {MARKDOWN: markdown(found), CSV: table(found), HTML: compare_html.render(found, TITLE)}
@@ -41,7 +42,7 @@ def write(found: Mapping[str, Any], out: Path) -> list[Path]:
     return [out / name for name in forms]
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(found: Found) -> str:
     pieces = [f"# {TITLE}", "\n".join(f"- {said}" for said in found["answer"]), READING]
     for section in sections(found):
         pieces += [f"## {section.title}", section.text]
@@ -55,7 +56,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     return "\n\n".join(pieces) + "\n"
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(found: Found) -> str:
     """CSV, one row per figure: measured, published, and ratios; absent values are empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
@@ -63,29 +64,29 @@ def table(found: Mapping[str, Any]) -> str:
     labels = {run["run"]: "; ".join(run["labels"]) for run in found["runs"]}
     for row in found["figures"]:
         writer.writerow(_row("measured", row, labels=labels[row["run"]], bounds=page.LEVEL))
-    for row in found["published"]:
-        low, high = row["range"] or row["interval"] or (None, None)
+    for quoted in found["published"]:
+        low, high = quoted["range"] or quoted["interval"] or (None, None)
         note = "; ".join(
-            part for part in (row["title"], row["statement"], row["conditions"]) if part
+            part for part in (quoted["title"], quoted["statement"], quoted["conditions"]) if part
         )
         writer.writerow(
             _row(
                 "published",
-                row,
+                quoted,
                 low=low,
                 high=high,
                 note=note,
-                bounds="range" if row["range"] else page.LEVEL,
+                bounds="range" if quoted["range"] else page.LEVEL,
             )
         )
-        beside = row["beside"]
+        beside = quoted["beside"]
         if beside:
-            known = {**row, **(beside["ratio"] or {}), "unit": "x", "run": beside["run"]}
+            known = {**quoted, **(beside["ratio"] or {}), "unit": "x", "run": beside["run"]}
             writer.writerow(
                 _row(
                     "measured/published",
                     known,
-                    over=row["source"],
+                    over=quoted["source"],
                     arm=beside["arm"],
                     bounds=page.LEVEL,
                     value=beside["ratio"]["ratio"] if beside["ratio"] else None,
@@ -99,15 +100,15 @@ def table(found: Mapping[str, Any]) -> str:
         head = {"run": pair["first"], "over": pair["second"], "what": pair["what"], "unit": "x"}
         if pair["refused"]:
             writer.writerow(_row("ratio", head, verdict="refused", note="; ".join(pair["refused"])))
-        for row in pair["ratios"]:
+        for ratio in pair["ratios"]:
             writer.writerow(
                 _row(
                     "ratio",
-                    {**row, **head},
-                    value=row["ratio"],
+                    {**ratio, **head},
+                    value=ratio["ratio"],
                     bounds=page.LEVEL,
-                    verdict="refused" if row["refused"] else None,
-                    note="; ".join(row["refused"]),
+                    verdict="refused" if ratio["refused"] else None,
+                    note="; ".join(ratio["refused"]),
                     labels="; ".join(pair["labels"]),
                 )
             )

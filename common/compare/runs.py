@@ -13,6 +13,7 @@ from common.compare import conditions
 from common.errors import RigError
 from common.known import chain
 from common.measure import run, stats, written
+from common.measure.journal import Manifest
 from common.measure.log import Log
 from common.rig import ROOT
 
@@ -29,7 +30,7 @@ class Evidence:
     """A run. Its figures are made anew from its journal, so a changed summary changes nothing."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     summary: dict[str, Any]
     changed: str | None
     """which files are not what they were when the run ended, in words; such a run gives no ratio"""
@@ -62,7 +63,7 @@ class Evidence:
         """Place -> cell and round -> tokens per second, of one arm's greedy trials."""
         kind = kinds.of(self.what)
         found: dict[str, dict[stats.Key, float]] = {}
-        for trial in self.log.of_kind("greedy"):
+        for trial in self.log.main():
             if trial["arm"] == arm:
                 place = kind.place_of(self.log.cells[trial["cell"]])
                 found.setdefault(place, {})[trial["cell"], trial["round"]] = kind.speed(trial)

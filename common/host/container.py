@@ -14,7 +14,7 @@ import pynvml
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.host import card as gpu
+from common.host import card
 from common.rig import Rig
 
 SECRETS = Path("/run/secrets")
@@ -86,9 +86,9 @@ def check_card(rig: Rig, engine: Engine) -> list[str]:
     if rig.backend != "cuda":
         return []
     check_driver()
-    card = gpu.find(rig)
-    assert card is not None
-    found = facts(card)
+    present = card.find(rig)
+    assert present is not None
+    found = facts(present)
     check_cuda(found, engine.info)
     check_kernels(found, engine.info)
     check_memory(found, rig)
@@ -148,17 +148,17 @@ def cuda_advice(code: int) -> str:
     return known.get(code, f"CUDA does not start: cuInit gives error {code}")
 
 
-def facts(card: gpu.Card) -> CardFacts:
+def facts(present: card.Card) -> CardFacts:
     """Read from NVML what `check_cuda`, `check_kernels` and `check_memory` need."""
     cuda = int(pynvml.nvmlSystemGetCudaDriverVersion())
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(card.handle)
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(present.handle)
     return CardFacts(
-        card.name,
+        present.name,
         (int(major), int(minor)),
         (cuda // 1000, cuda % 1000 // 10),
         str(pynvml.nvmlSystemGetDriverVersion()),
-        card.memory_mib()[0],
-        any(draws for _pid, draws in card.processes()),
+        present.memory_mib()[0],
+        any(draws for _pid, draws in present.processes()),
     )
 
 

@@ -12,7 +12,7 @@ from common import places
 from common.engines.llamacpp import build, embedded, memory
 from common.errors import RigError
 from common.files import wanted
-from common.host import card as gpu
+from common.host import card
 from common.rig import Rig
 from common.serving import process
 
@@ -124,18 +124,18 @@ def _card(rig: Rig) -> list[Check]:
         free = psutil.virtual_memory().available / 2**20
         return [ok("card", "not needed"), _room("memory", need, free)]
     try:
-        card = gpu.find(rig)
+        present = card.find(rig)
     except RigError as error:
         fix = f"install the NVIDIA driver, or use the host with the {rig.gpu_name}"
         return [Check("card", "lacks", str(error).rstrip("."), fix)]
-    assert card is not None
-    facts = card.describe()
+    assert present is not None
+    facts = present.describe()
     checks = [
-        ok("card", f"{card.name}, compute capability {facts['compute_capability']}"),
+        ok("card", f"{present.name}, compute capability {facts['compute_capability']}"),
         _driver(rig, facts["driver"], facts["cuda"]),
-        _room("card memory", memory.need_mib(rig), card.memory_mib()[0]),
+        _room("card memory", memory.need_mib(rig), present.memory_mib()[0]),
     ]
-    if any(graphics for _pid, graphics in card.processes()):
+    if any(graphics for _pid, graphics in present.processes()):
         checks.append(
             Check(
                 "desktop",

@@ -29,8 +29,7 @@ from common import atomic, kinds, places
 from common.errors import RigError
 from common.measure import progress, run
 from common.rig import ROOT, Rig
-from common.serving import process as server
-from common.serving import record as serving
+from common.serving import process, record
 
 KINDS = tuple(kind.name for kind in kinds.KINDS if kind.of_rig)
 SERVE = "serve"
@@ -74,7 +73,7 @@ class Job:
     @property
     def process(self) -> psutil.Process | None:
         """scripts/job.py, or None if it has ended."""
-        return serving.process_of(self.record.pid, self.record.created)
+        return record.process_of(self.record.pid, self.record.created)
 
     @property
     def exit_code(self) -> int | None:
@@ -171,10 +170,10 @@ def serve(rig: Rig) -> tuple[Job | None, bool]:
     """
     with _alone():
         mine = [job for job in running() if job.record.verb == SERVE and job.record.rig == rig.name]
-        if serving.find(rig) is not None or mine:
+        if record.find(rig) is not None or mine:
             return (mine[0] if mine else None), True
         _check_nothing_measured("so a server would disturb it")
-        server.check_port(rig)
+        process.check_port(rig)
         return _start(rig, SERVE, False, False, {}), False
 
 
@@ -195,13 +194,13 @@ def measure(
                     f"{job.record.rig} is served on port {rig.port}, where {kind} starts its own "
                     "servers; stop it first (stop_server)"
                 )
-        found = serving.find(rig)
+        found = record.find(rig)
         if found is not None:
             raise RigError(
                 f"{rig.name} is being served at {found.url}, where {kind} starts its own servers; "
                 "stop it first (stop_server)"
             )
-        server.check_port(rig)
+        process.check_port(rig)
         return _start(rig, kind, quick, resume, settings or {})
 
 

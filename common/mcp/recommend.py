@@ -8,7 +8,8 @@ from typing import Any, Literal
 from common import kinds, report
 from common.errors import RigError
 from common.mcp.answers import Finding, Recommendation
-from common.measure.kind import Kind, Manifest, Summary
+from common.measure.journal import Manifest
+from common.measure.kind import Kind, Summary
 from common.measure.run import SUMMARY, read_manifest
 from common.rig import Rig
 
@@ -96,7 +97,7 @@ def _findings(kind: Kind, summary: Summary, manifest: Manifest) -> list[Finding]
             speed_up=row["value"],
             low=row["low"],
             high=row["high"],
-            verdict=row["verdict"],
+            verdict=row["verdict"] or "unknown",
         )
         for row in kind.figures(summary, manifest)
         if row["quantity"] == "speed_up" and "temperature" not in row["place"]

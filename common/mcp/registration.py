@@ -26,8 +26,6 @@ PATHS = (
     "LLAMA_SERVER",
     "LLAMA_SRC",
     "CA_BUNDLE",
-    "GSM8K_PATH",
-    "BFCL_PATH",
 )
 WORDS = (
     "HF_ENDPOINT",
@@ -40,10 +38,18 @@ WORDS = (
 )
 
 
+def _files() -> list[str]:
+    """Settings that name one file of this host, as scripts/lists says."""
+    lines = (ROOT / "scripts" / "lists").read_text(encoding="utf-8").splitlines()
+    return [line.partition("|")[0] for line in lines if line.endswith("|setting|file|")]
+
+
 def entry(rig: Rig, runner: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """How a client starts the rig's server; `runner` is host or docker."""
     kept = {key: environ[key] for key in (*rig.overridden, *WORDS) if key in environ}
-    kept |= {key: str(Path(environ[key]).absolute()) for key in PATHS if environ.get(key)}
+    for key in (*PATHS, *_files()):
+        if environ.get(key):
+            kept[key] = str(Path(environ[key]).absolute())
     scripts = ROOT / "scripts"
     if runner == "docker":
         command = ["env", "-C", str(rig.folder), str(scripts / "in_docker.sh"), "mcp_server.py"]

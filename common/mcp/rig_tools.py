@@ -12,8 +12,7 @@ from common.engines.llamacpp import build, memory, serve
 from common.errors import RigError
 from common.files import listing, wanted
 from common.files.wanted import Wanted
-from common.host import card as gpu
-from common.host import doctor
+from common.host import card, doctor
 from common.mcp import answers
 from common.mcp.notices import meanwhile, tell
 from common.mcp.toolbox import Toolbox
@@ -145,12 +144,12 @@ class RigTools(Toolbox):
 
     def _free(self) -> tuple[float | None, str]:
         try:
-            card = gpu.find(self.rig)
+            own = card.find(self.rig)
         except RigError as error:
             return None, str(error)
-        if card is None:
+        if own is None:
             return psutil.virtual_memory().available / 2**20, "this host's memory"
-        return card.memory_mib()[0], card.name
+        return own.memory_mib()[0], own.name
 
     def sample_card(self) -> answers.Cards:
         """Read the NVIDIA cards of this host: clocks, heat, power, memory, throttling.
@@ -159,19 +158,19 @@ class RigTools(Toolbox):
         """
         note = None
         try:
-            present = gpu.cards()
+            present = card.cards()
         except RigError as error:
             return answers.Cards(cards=[], note=str(error))
         try:
-            own = gpu.find(self.rig)
+            own = card.find(self.rig)
         except RigError as error:
             own, note = None, str(error)
         if self.rig.backend == "cpu":
             note = f"{self.rig.name} runs on the CPU and needs no card"
         read = []
-        for card in present:
-            mine = own is not None and card.name == own.name
-            read.append(_sample(card, mine))
+        for one in present:
+            mine = own is not None and one.name == own.name
+            read.append(_sample(one, mine))
         return answers.Cards(cards=read, note=note)
 
 
@@ -180,17 +179,17 @@ def _verify(file: Wanted) -> str:
     return state
 
 
-def _sample(card: gpu.Card, mine: bool) -> answers.CardSample:
-    sample = card.sample()
+def _sample(one: card.Card, mine: bool) -> answers.CardSample:
+    sample = one.sample()
     return answers.CardSample(
-        name=card.name,
+        name=one.name,
         of_this_rig=mine,
         clock_mhz=sample.clock_mhz,
         memory_clock_mhz=sample.memory_clock_mhz,
         temperature_c=sample.temperature_c,
         power_w=sample.power_w,
         memory_used_mib=sample.memory_mib,
-        memory_total_mib=card.memory_mib()[1],
+        memory_total_mib=one.memory_mib()[1],
         utilization_pct=sample.utilization_pct,
         throttles=list(sample.throttles),
     )

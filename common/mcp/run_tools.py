@@ -3,19 +3,20 @@
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from common import rig
 from common.errors import RigError
-from common.mcp import answers, jobs
-from common.mcp import recommend as experience
+from common.mcp import answers, jobs, recommend
 from common.mcp.jobs import Job
 from common.mcp.notices import meanwhile, tell
+from common.mcp.recommend import Workload
 from common.mcp.toolbox import Toolbox
 from common.measure import run
+from common.measure.journal import Manifest
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 # The names of the registered measurements, for the client's schema.
@@ -36,7 +37,7 @@ class RunTools(Toolbox):
         kind: Measurement,
         quick: bool = False,
         resume: bool = False,
-        workload: experience.Workload = "chat",
+        workload: Workload = "chat",
     ) -> answers.JobInfo:
         """Start a measurement as a background job; it goes on when this session ends.
 
@@ -72,7 +73,7 @@ class RunTools(Toolbox):
         answer = None
         folder = found.run_folder
         if info.state == "finished" and folder is not None:
-            answer = experience.answer(folder)
+            answer = recommend.answer(folder)
         log = [line[:2000] for line in found.log_lines(lines)] if lines else []
         return answers.Followed(job=info, log=log, answer=answer)
 
@@ -183,27 +184,27 @@ class RunTools(Toolbox):
             raise RigError("the comparison is too long for one answer; compare fewer runs")
         return answers.Comparison(runs=list(runs), comparison=found)
 
-    def recommend(self, workload: experience.Workload) -> answers.Recommendation:
+    def recommend(self, workload: Workload) -> answers.Recommendation:
         """Say which settings the runs so far speak for: chat, long documents, or many users.
 
         From the newest finished tune run of that workload; without one, what the newest
         measurement found, which recommends nothing. Changes nothing itself.
         """
-        return experience.recommend(self.rig, workload)
+        return recommend.recommend(self.rig, workload)
 
 
-def _run(name: str, folder: Path, manifest: dict[str, Any]) -> answers.RunInfo:
+def _run(name: str, folder: Path, manifest: Manifest) -> answers.RunInfo:
     return answers.RunInfo(
         run=name,
         kind=manifest["what"],
         started=manifest["started"],
         ended=manifest["ended"],
         quick=bool((manifest.get("plan") or {}).get("quick")),
-        answer=experience.answer(folder) if manifest["ended"] else None,
+        answer=recommend.answer(folder) if manifest["ended"] else None,
     )
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _manifest(folder: Path) -> Manifest | None:
     try:
         found = run.read_manifest(folder)
         return found if {"what", "started", "ended"} <= found.keys() else None

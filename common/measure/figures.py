@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.measure.page import LEVEL
+from common.measure.summary import Difference, Interval, Kept
 
 # Text stays text and ids come from a fixed salt: no fonts or random numbers in the file.
 STYLE = {
@@ -25,20 +25,19 @@ COLORS = {"pays": PAYS, "even": EVEN, "loses": LOSES, "unknown": EVEN}
 
 def speed_up(
     path: Path,
-    arms: Sequence[dict[str, Any]],
-    cells: Sequence[dict[str, Any]],
+    arms: Sequence[tuple[str, Interval]],
+    cells: Sequence[tuple[str, float | None]],
     xlabel: str = f"speed-up over no drafter (diamond and bar: mean and {LEVEL}; dots: prompts)",
 ) -> None:
-    """Speed-up per arm with its 95% interval, and one dot per cell; 1 is what it is over."""
+    """Speed-up per arm with its 95% interval, and one dot per cell (arm, ratio); 1 is even."""
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(arms)), layout="constrained")
         axes = figure.subplots()
-        for row, arm in enumerate(arms):
-            up = arm["speed_up"]
-            own = [c["speed_up"] for c in cells if c["arm"] == arm["arm"] and c["speed_up"]]
+        for row, (arm, up) in enumerate(arms):
+            own = [ratio for name, ratio in cells if name == arm and ratio]
             axes.plot(own, [row] * len(own), "o", color=INK, alpha=0.35, markersize=5)
             color = COLORS[up["verdict"]]
-            if up["low"] is not None:
+            if up["low"] is not None and up["high"] is not None:
                 axes.plot([up["low"], up["high"]], [row, row], color=color, linewidth=5, alpha=0.6)
             axes.plot(up["ratio"], row, "D", color=color, markersize=8)
             axes.annotate(
@@ -51,22 +50,21 @@ def speed_up(
                 fontweight="bold",
             )
         axes.axvline(1, color=INK, linewidth=1)
-        _rows(axes, [arm["arm"] for arm in arms])
+        _rows(axes, [arm for arm, _ in arms])
         axes.set_xlabel(xlabel)
         _save(figure, path)
 
 
-def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
+def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
     """Per arm, the share of drafts that were still right at each position."""
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
         axes = figure.subplots()
         longest = 1
-        for arm in arms:
-            counts = arm["kept"]["accepted_per_pos"][:16]
-            shares = [count / arm["kept"]["drafts"] for count in counts]
+        for arm, found in arms:
+            shares = [count / found["drafts"] for count in found["accepted_per_pos"][:16]]
             longest = max(longest, len(shares))
-            axes.plot(range(1, len(shares) + 1), shares, "o-", label=arm["arm"], alpha=0.8)
+            axes.plot(range(1, len(shares) + 1), shares, "o-", label=arm, alpha=0.8)
         axes.set_ylim(0, 1)
         axes.set_xlim(0.7, longest + 0.3)
         axes.set_xticks(range(1, longest + 1))
@@ -76,27 +74,39 @@ def kept(path: Path, arms: Sequence[dict[str, Any]]) -> None:
         _save(figure, path)
 
 
-def differences(path: Path, rows: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Per score (title, figures) the difference in points with its 95% interval; 0 is no change."""
+def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
+    """Per score (title, figures) the difference in points with its 95% interval; 0 is no change.
+
+    Of a score that is no test there is nothing to draw.
+    """
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(rows)), layout="constrained")
         axes = figure.subplots()
+        axes.axvline(0, color=INK, linewidth=1)
         for row, (_, score) in enumerate(rows):
-            color = PAYS if score["low"] > 0 else LOSES if score["high"] < 0 else EVEN
-            low, middle, high = (100 * score[key] for key in ("low", "difference", "high"))
+            if score["verdict"] == "not_a_test":
+                box = {"facecolor": "white", "edgecolor": "none"}
+                axes.text(0, row, "not a test", color=EVEN, ha="center", va="center", bbox=box)
+                continue
+            color = {"better": PAYS, "worse": LOSES}.get(score["verdict"], EVEN)
+            low, middle, high = (
+                100 * share for share in (score["low"], score["difference"], score["high"])
+            )
             axes.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.6)
             axes.plot(middle, row, "D", color=color, markersize=8)
-        axes.axvline(0, color=INK, linewidth=1)
         _rows(axes, [title for title, _ in rows])
+        if all(score["verdict"] == "not_a_test" for _, score in rows):
+            axes.set_xlim(-1, 1)
+            axes.set_xticks([0])
         axes.set_xlabel(
-            f"difference of the scores, in points (diamond and bar: estimate and {LEVEL})"
+            f"difference of the scores, in points\n(diamond and bar: estimate and {LEVEL})"
         )
         _save(figure, path)
 
 
 def lines(
     path: Path,
-    series: Mapping[str, Sequence[tuple[float, dict[str, Any]]]],
+    series: Mapping[str, Sequence[tuple[float, Interval]]],
     xlabel: str,
     doubling: bool = False,
 ) -> None:
@@ -126,7 +136,7 @@ def lines(
         _save(figure, path)
 
 
-def places(path: Path, found: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+def places(path: Path, found: Sequence[tuple[int, int, Interval]]) -> None:
     """Speed-ups by tokens in (across) and requests at once (up), coloured by verdict."""
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 3.8), layout="constrained")

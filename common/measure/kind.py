@@ -8,7 +8,7 @@ which are loaded when they are used: what all of them need together takes a seco
 plan.py     planned(rig, tools): the rig as it is served for this, and the Plan
 summary.py  summarise(folder): every figure of the report, from the run directory alone
 report.py   render(summary, manifest, folder), answer(summary, manifest)
-schema.py   Summary: what summary.json holds, as types; nothing else is let through
+schema.py   Summary: what summary.json holds but its version, as types; nothing else is let through
 rows.py     rows(summary, manifest): its figures for compare; place_of(cell), where it has places
 section.py  section(found): its part of the compare page
 """
@@ -21,18 +21,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from common.engines import Engine
 from common.errors import RigError
+from common.measure.journal import Cell, Manifest
 from common.measure.plan import Plan
 from common.measure.quantities import Row
 from common.measure.rows import Speed, decode_speed
+from common.measure.summary import hold
 from common.measure.texts import Tokenizer
 from common.rig import Rig
 
 Summary = Mapping[str, Any]
-Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,9 @@ class Kind:
         return rig, plan
 
     def summarise(self, folder: Path) -> dict[str, Any]:
-        return dict(self.part("summary").summarise(folder))
+        return {"schema": self.schema_version, **self.part("summary").summarise(folder)}
 
-    def render(self, summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+    def render(self, summary: Summary, manifest: Manifest, folder: Path) -> str:
         """REPORT.md as text; draws its figures into the folder."""
         return str(self.part("report").render(summary, manifest, folder))
 
@@ -111,17 +110,14 @@ class Kind:
         found: Iterable[Row | None] = self.part("rows").rows(summary, manifest)
         return [row for row in found if row is not None]
 
-    def place_of(self, cell: Mapping[str, Any]) -> str:
+    def place_of(self, cell: Cell) -> str:
         """Where a cell of the manifest belongs: the place its figures are given for."""
         place = getattr(self.part("rows"), "place_of", None) if self.has_rows else None
         return "" if place is None else str(place(cell))
 
     def check(self, summary: Summary) -> None:
         """Hold a summary to schema.py's types. Raises RigError that says where it differs."""
-        try:
-            known: type[Any] = self.part("schema").Summary
-            TypeAdapter(known).validate_python(summary, strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = "/".join(map(str, first["loc"])) or "the whole of it"
-            raise RigError(f"{where} is not as its schema says: {first['msg'][:200]}") from None
+        if (summary.get("schema"), summary.get("what")) != (self.schema_version, self.name):
+            raise RigError(f"it is no summary of {self.name} of version {self.schema_version}")
+        told = {key: value for key, value in summary.items() if key != "schema"}
+        hold(told, self.part("schema").Summary)

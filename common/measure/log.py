@@ -1,11 +1,28 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
+import shlex
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
-from common.measure import run, stats
-from common.measure.rows import Speed, Trial, decode_speed, kept, memory, significant
+from common.measure import repetition, run, stats
+from common.measure.journal import Memory, Start, Trial
+from common.measure.rows import Speed, decode_speed, given, kept, memory, significant, speeds
+from common.measure.summary import (
+    Drift,
+    Failed,
+    Flags,
+    Head,
+    Infeasible,
+    Kept,
+    KnownAnswer,
+    MemoryMib,
+    Pause,
+    Time,
+)
+
+PAUSE_S = 60.0
+"""a longer wait between two trials is told; stopping a server takes a second or two"""
 
 
 class Log:
@@ -15,52 +32,81 @@ class Log:
         self.manifest = run.read_manifest(folder)
         self.lines: list[Trial] = run.read_lines(folder, run.JOURNAL)
         self.trials = [line for line in self.lines if line["failed"] is None]
-        self.starts = run.read_lines(folder, run.STARTS)
+        self.starts: list[Start] = run.read_lines(folder, run.STARTS)
         plan = self.manifest["plan"]
-        self.arms: list[str] = list(plan["arms"])
-        self.cells: dict[str, dict[str, Any]] = plan["cells"]
+        self.arms = list(plan["arms"])
+        self.cells = plan["cells"]
         self.kinds = {name: turn["kind"] for name, turn in plan["rounds"].items()}
 
-    def head(self) -> dict[str, Any]:
+    def head(self) -> Head:
         """How every summary begins."""
-        plan = self.manifest["plan"]
         return {
-            "schema": 1,
             "what": self.manifest["what"],
             "rig": self.manifest["rig"],
-            "quick": plan["quick"],
+            "quick": self.manifest["plan"]["quick"],
             "complete": self.manifest["ended"] is not None,
+            "repetition": self.repetition(self.main()),
+            "launch": self._launch(),
+            "pauses": self.pauses(),
         }
+
+    def _launch(self) -> str | None:
+        for start in self.starts:
+            if start["arm"] == self.arms[-1]:
+                words = [Path(word).name if "/" in word else word for word in start["command"]]
+                return shlex.join(words)
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The kind of rounds that the answer is made from: that of the first."""
+        return next(iter(self.kinds.values()))
+
+    def main(self) -> list[Trial]:
+        """The good trials of the headline's rounds."""
+        return self.of_kind(self.headline)
 
     def of_kind(self, kind: str) -> list[Trial]:
         """The good trials of greedy, sampled or drift rounds."""
         return [trial for trial in self.trials if self.kinds[trial["round"]] == kind]
 
-    def memory(self, arm: str) -> dict[str, Any]:
+    def memory(self, arm: str) -> MemoryMib:
         """Largest memory of an arm, at ready and in all its good trials."""
         own = [trial for trial in self.trials if trial["arm"] == arm]
         return memory(own, self.ready_memory(arm))
 
-    def ready_memory(self, arm: str) -> list[dict[str, Any]]:
+    def ready_memory(self, arm: str) -> list[Memory]:
         return [start["memory_ready_mib"] for start in self.starts if start["arm"] == arm]
 
-    def drift(self, speed: Speed | None = None) -> dict[str, Any]:
-        """How far the first arm moved between its first and its last measurement."""
+    def drift(self, speed: Speed | None = None) -> Drift:
+        """How far the first arm moved between its first and its last measurement, and how far its
+        rounds lie apart meanwhile."""
         speed = speed or decode_speed
         arm, turn = self.arms[0], next(iter(self.kinds))
         own = [trial for trial in self.trials if trial["arm"] == arm]
         first = {t["cell"]: speed(t) for t in own if t["round"] == turn}
         again = {t["cell"]: speed(t) for t in own if self.kinds[t["round"]] == "drift"}
-        return {"arm": arm, "change": significant(stats.drift(first, again))}
+        change = significant(stats.drift(first, again))
+        return {"arm": arm, "change": change, "range": self._range(arm, speed)}
 
-    def flags(self) -> dict[str, int]:
+    def _range(self, arm: str, speed: Speed) -> float | None:
+        """The fastest over the slowest of an arm's rounds, minus 1; None for a single one, or where
+        rounds ask different things."""
+        found = speeds(self.main(), arm, speed)
+        rounds = {turn for _, turn in found}
+        if len(found) == len({cell for cell, _ in found}):
+            return None
+        means = stats.speed_up(dict.fromkeys(found, 1.0), found).rounds.values()
+        return significant(max(means) / min(means) - 1) if len(rounds) > 1 else None
+
+    def flags(self) -> Flags:
         """Counts of what a reader should know about the samples."""
         samples = [sample for trial in self.trials for sample in trial["samples"]]
         early = 0
         for trial in self.trials:
             requests = self.cells[trial["cell"]]["requests"]
             for sample, asked in zip(trial["samples"], requests, strict=True):
-                early += sample["predicted_n"] < asked["max_tokens"]
+                early += given(sample["predicted_n"]) < asked["max_tokens"]
         return {
             "samples": len(samples),
             "throttled": sum(bool(trial["throttles"]) for trial in self.trials),
@@ -69,23 +115,29 @@ class Log:
             "failed_attempts": len(self.lines) - len(self.trials),
         }
 
-    def infeasible(self) -> list[dict[str, str]]:
+    def repetition(self, trials: list[Trial]) -> float | None:
+        """The share of what the replies of some trials say again."""
+        samples = [sample for trial in trials for sample in trial["samples"]]
+        texts = [text for one in samples for text in (one["reasoning"], one["content"])]
+        return significant(repetition.share(texts))
+
+    def infeasible(self) -> list[Infeasible]:
         """Cells that could not be asked, with the reason."""
         return [
-            {"cell": name, "reason": cell["infeasible"]}
+            {"cell": name, "reason": reason}
             for name, cell in self.cells.items()
-            if cell["infeasible"]
+            if (reason := cell["infeasible"])
         ]
 
-    def failed(self) -> list[dict[str, str]]:
+    def failed(self) -> list[Failed]:
         """Trials that failed, with the reason."""
         return [
-            {key: line[key] for key in ("round", "arm", "cell")} | {"reason": line["failed"]}
+            {"round": line["round"], "arm": line["arm"], "cell": line["cell"], "reason": reason}
             for line in self.lines
-            if line["failed"] is not None
+            if (reason := line["failed"]) is not None
         ]
 
-    def time(self) -> dict[str, float | None]:
+    def time(self) -> Time:
         """Where the time went, in seconds."""
         ready = [start["ready_s"] + (start["checked_s"] or 0) for start in self.starts]
         return {
@@ -95,11 +147,39 @@ class Log:
             "wall_s": significant(self.manifest["wall_s"]),
         }
 
-    def known_answer(self, trials: list[Trial]) -> list[dict[str, Any]] | None:
+    def pauses(self) -> list[Pause]:
+        """Waits of over PAUSE_S from one trial's end to the next one's start, in order.
+
+        As when a run was stopped and gone on with, or the host slept: what the machine did
+        meanwhile nobody knows. Where a turn begins, the time of starting its server and cooling
+        down is no pause. `starts`: how often the server of that arm was started in that round.
+        """
+        found: list[Pause] = []
+        for last, line in pairwise(self.lines):
+            own = [s for s in self.starts if (s["round"], s["arm"]) == (line["round"], line["arm"])]
+            if not own:  # its server did not start, which takes a time that is not noted
+                continue
+            seconds = line["start"] - last["end"]
+            if (last["round"], last["arm"]) != (line["round"], line["arm"]):
+                seconds -= sum(s["ready_s"] + (s["checked_s"] or 0) + s["cooled_s"] for s in own)
+            if seconds > PAUSE_S:
+                found.append(
+                    {
+                        "round": line["round"],
+                        "arm": line["arm"],
+                        "after": last["cell"],
+                        "before": line["cell"],
+                        "seconds": significant(seconds),
+                        "starts": len(own),
+                    }
+                )
+        return found
+
+    def known_answer(self, trials: list[Trial]) -> list[KnownAnswer] | None:
         """For the known-answer pair: expected beside measured counts. None for other models."""
         if self.manifest["settings"]["MODEL"] != TARGET_NAME:
             return None
-        rows = []
+        rows: list[KnownAnswer] = []
         for arm, changes in self.manifest["plan"]["arms"].items():
             in_force = {**self.manifest["settings"], **changes}
             own = [trial for trial in trials if trial["arm"] == arm]
@@ -120,7 +200,7 @@ class Log:
             wrong |= {trial["cell"] for row in rows if not row["equal"]}
         return sorted(wrong)
 
-    def _expected(self, trials: list[Trial], length: int) -> dict[str, Any]:
+    def _expected(self, trials: list[Trial], length: int) -> Kept:
         chain = make_chain()
         total = Drafting(0, 0, 0, (0,) * length)
         for trial in trials:

@@ -3,12 +3,14 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 from common.engines import Engine
 from common.errors import RigError, StartError
-from common.host import card as gpu
+from common.host import card
+from common.measure.journal import Counters, Memory, Sample, Start, Trial
 from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.rows import given
 from common.measure.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
 from common.rig import Rig
 from common.serving import client
@@ -26,7 +28,7 @@ def measure(
     failed request or server raises RigError, with everything before it in the journal; or, if the
     plan marks failures, notes the reason, starts the server again if need be, and goes on.
     """
-    card = gpu.find(rig)
+    present = card.find(rig)
     done = {
         (line["round"], line["arm"], line["cell"])
         for line in read_lines(run.folder, JOURNAL)
@@ -35,19 +37,21 @@ def measure(
     deaths = 0
     starts = read_lines(run.folder, STARTS)
     first_temperature = starts[0]["temperature_c"] if starts else None
-    with gpu.Telemetry(card, run.folder / TELEMETRY) as telemetry:
+    with card.Telemetry(present, run.folder / TELEMETRY) as telemetry:
         for turn, arm in plan.course(lambda: read_lines(run.folder, JOURNAL)):
             cells = plan.asked(turn)
             todo = [cell for cell in cells if (turn.name, arm.name, cell.name) not in done]
             show(len(cells) - len(todo), f"{turn.name}, {arm.name}")
             while todo:
-                temperature, cooled_s = gpu.cool_down(card, first_temperature)
+                temperature, cooled_s = card.cool_down(present, first_temperature)
                 first_temperature = first_temperature or temperature
                 log = run.logs / f"{turn.name}-{arm.name}.log".replace(" ", "_")
                 own = arm.engine or engine
                 try:
                     with Server(rig.variant(arm.changes), own, log, measuring=True) as server:
-                        run.append(STARTS, _start(turn, arm, server, temperature, cooled_s, card))
+                        run.append(
+                            STARTS, _start(turn, arm, server, temperature, cooled_s, present)
+                        )
                         todo = _measure_cells(plan, turn, arm, todo, server, telemetry, run, show)
                         deaths += not server.alive
                 except StartError as error:
@@ -70,7 +74,7 @@ def _measure_cells(
     arm: Arm,
     todo: list[Cell],
     server: Server,
-    telemetry: gpu.Telemetry,
+    telemetry: card.Telemetry,
     run: Run,
     show: Callable[[int, str], None],
 ) -> list[Cell]:
@@ -94,33 +98,33 @@ def _start(
     server: Server,
     temperature: int | None,
     cooled_s: float,
-    card: gpu.Card | None,
-) -> dict[str, Any]:
+    present: card.Card | None,
+) -> Start:
     return {
         "round": turn.name,
         "arm": arm.name,
-        "ready_s": server.ready_s,
+        "ready_s": given(server.ready_s),
         "checked_s": server.check.wall_ms / 1000 if server.check and server.check.wall_ms else None,
         "cooled_s": cooled_s,
         "temperature_c": temperature,
         "command": server.command,
-        "memory_ready_mib": _memory(server, card),
+        "memory_ready_mib": _memory(server, present),
     }
 
 
-def _memory(server: Server, card: gpu.Card | None) -> dict[str, float | None]:
+def _memory(server: Server, present: card.Card | None) -> Memory:
     """Memory in MiB: of the process, and used on the whole card."""
     process = server.memory_mib() or {}
     return {
         "process": process.get("now"),
         "process_peak": process.get("peak"),
-        "card": card.sample().memory_mib if card else None,
+        "card": present.sample().memory_mib if present else None,
     }
 
 
 def _trial_or_death(
-    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
-) -> dict[str, Any]:
+    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: card.Telemetry
+) -> Trial:
     """The trial; if the server ended meanwhile, its `failed` holds the log's last lines."""
     try:
         trial = _trial(plan, turn, arm, cell, server, telemetry)
@@ -137,7 +141,7 @@ def _trial_or_death(
     return {**trial, "failed": what}
 
 
-def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
+def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
     """A trial that gave nothing."""
     now = round(time.time(), 3)
     return {
@@ -155,8 +159,8 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> dict[str, Any]:
 
 
 def _trial(
-    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: gpu.Telemetry
-) -> dict[str, Any]:
+    plan: Plan, turn: Round, arm: Arm, cell: Cell, server: Server, telemetry: card.Telemetry
+) -> Trial:
     """Send one cell's requests and return the journal line.
 
     Replies that came are kept even if what the server counted meanwhile is not known. Such a trial
@@ -172,7 +176,7 @@ def _trial(
     counted = None
     if not reasons:
         try:
-            counted = (server.counters() - before).to_json()
+            counted = cast(Counters, (server.counters() - before).to_json())
         except RigError as error:
             reasons.append(f"replies came, but {error}")
     during = telemetry.during(start, end)
@@ -184,7 +188,7 @@ def _trial(
         "counters": counted,
         "memory_mib": _memory(server, telemetry.card),
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
-        "samples": [reply.to_json() for reply in replies],
+        "samples": [cast(Sample, reply.to_json()) for reply in replies],
     }
 
 

@@ -4,9 +4,11 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from common.engines import Engine
+from common.measure import journal
+from common.measure.journal import Trial
 
 REQUEST_LIMIT_S = 1800.0
 
@@ -32,9 +34,9 @@ class Cell:
     infeasible: str | None = None
     """why it cannot be asked at all, such as a depth beyond the context"""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> journal.Cell:
         """The cell for the manifest: its requests by length and digest, not by text."""
-        requests = []
+        requests: list[journal.Request] = []
         for body in self.bodies:
             prompt = str(body["messages"][-1]["content"])
             data = prompt.encode()
@@ -46,7 +48,8 @@ class Cell:
                     "max_tokens": body["max_tokens"],
                 }
             )
-        return {**self.about, "infeasible": self.infeasible, "requests": requests}
+        about = cast(journal.Cell, self.about)
+        return {**about, "infeasible": self.infeasible, "requests": requests}
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Plan:
     prompts: Path | None = None
     """the file of what is its own of what it asks; its digest goes into the manifest, beside that
     of every request"""
-    follow: Callable[[Sequence[Mapping[str, Any]]], list[tuple[Round, Arm]]] | None = None
+    follow: Callable[[Sequence[Trial]], list[tuple[Round, Arm]]] | None = None
     """for a plan that decides as it goes: the journal's lines -> the next rounds and arms in
     measuring order, none at the end. An arm whose server does not come up is then marked as failed
     in the journal, for the plan to drop"""
@@ -100,7 +103,7 @@ class Plan:
         ]
         return cells[::-1] if turn.descending else cells
 
-    def course(self, journal: Callable[[], list[dict[str, Any]]]) -> Iterator[tuple[Round, Arm]]:
+    def course(self, journal: Callable[[], Sequence[Trial]]) -> Iterator[tuple[Round, Arm]]:
         """Rounds and arms in measuring order; a plan that decides as it goes reads the journal."""
         blocks = self.follow(journal()) if self.follow else self.blocks()
         while blocks:
@@ -127,7 +130,7 @@ class Plan:
             order += [(turn, arm) for arm in (arms[::-1] if index % 2 else arms)]
         return order
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> journal.Plan:
         attached = {
             name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.attached.items()
         }
@@ -145,8 +148,16 @@ class Plan:
 
 
 def rounds_of(kind: str, count: int, sampling: Mapping[str, Any]) -> list[Round]:
-    """Rounds of one kind, to be even in number: every second one asks its cells in reverse."""
-    return [
-        Round(f"{kind}-{index + 1}", kind, sampling, descending=bool(index % 2))
-        for index in range(count)
-    ]
+    """Rounds of one kind, to be even in number: every second one asks its cells in reverse. Where
+    replies are drawn at random, each round has a seed of its own."""
+    rounds = []
+    for index in range(count):
+        name, back = f"{kind}-{index + 1}", bool(index % 2)
+        rounds.append(Round(name, kind, seeded(sampling, index), descending=back))
+    return rounds
+
+
+def seeded(sampling: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The sampling of the round of this index: with a seed of its own where replies are drawn at
+    random."""
+    return {**sampling, "seed": index + 1} if sampling.get("temperature") else dict(sampling)

@@ -4,35 +4,60 @@ Every row says what was measured (quantity, arm, place, unit), the value and, wh
 its 95% interval.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing_extensions import TypedDict
 
+from common.measure.page import Drifted
 from common.measure.rows import significant
+from common.measure.stats import Judgement, Verdict
+from common.measure.summary import Interval, Kept, MemoryMib
 
-Row = dict[str, Any]
-Summary = Mapping[str, Any]
+
+class Row(TypedDict):
+    quantity: str
+    arm: str
+    place: str
+    unit: str
+    value: float
+    low: float | None
+    high: float | None
+    verdict: Verdict | Judgement | None
+    note: str | None
 
 
 def figure(
-    quantity: str, unit: str, arm: str, value: float | None, place: str = "", **other: Any
+    quantity: str,
+    unit: str,
+    arm: str,
+    value: float | None,
+    place: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    verdict: Verdict | Judgement | None = None,
+    note: str | None = None,
 ) -> Row | None:
     """A row, or None where the value is absent."""
     if value is None:
         return None
-    empty = {"low": None, "high": None, "verdict": None, "note": None}
     return {
         "quantity": quantity,
         "arm": arm,
         "place": place,
         "unit": unit,
         "value": value,
-        **empty,
-        **other,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+        "note": note,
     }
 
 
 def speed_up(
-    up: Mapping[str, Any] | None, arm: str, place: str = "", quantity: str = "speed_up"
+    up: Interval | None,
+    arm: str,
+    place: str = "",
+    quantity: str = "speed_up",
+    note: str | None = None,
 ) -> Row | None:
     if up is None:
         return None
@@ -45,21 +70,22 @@ def speed_up(
         low=up["low"],
         high=up["high"],
         verdict=up["verdict"],
+        note=note,
     )
 
 
-def kept_share(kept: Mapping[str, Any] | None, arm: str, place: str = "") -> Row | None:
+def kept_share(kept: Kept | None, arm: str, place: str = "") -> Row | None:
     return figure("kept", "share", arm, kept["share"], place) if kept else None
 
 
-def peak_memory(found: Mapping[str, Any], arm: str) -> Row | None:
+def peak_memory(found: MemoryMib, arm: str) -> Row | None:
     """Peak memory of the card if there is one, else of the process."""
     if found["card_peak"] is not None:
         return figure("card_memory", "MiB", arm, found["card_peak"])
     return figure("process_memory", "MiB", arm, found["process_peak"])
 
 
-def drift(summary: Summary) -> Row | None:
+def drift(summary: Drifted) -> Row | None:
     drift = summary["drift"]
     if drift["change"] is None:
         return None

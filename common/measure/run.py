@@ -4,12 +4,16 @@ import fcntl
 import json
 import os
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from common import atomic
 from common.errors import RigError
+from common.measure import journal
+from common.measure.journal import Manifest
+from common.measure.summary import hold
 from common.rig import Rig
 
 MANIFEST = "manifest.json"
@@ -20,8 +24,14 @@ TELEMETRY = "telemetry.jsonl"
 LOCK = "run.lock"
 WRITTEN = "written.json"
 # In which form each kind of file is written. A file, or a line, that says none is of form 0, from
-# before they were told apart: the same but for that. Its schema lies beside this file.
+# before they were told apart: the same but for that.
 VERSIONS = {MANIFEST: 1, JOURNAL: 1, STARTS: 1, WRITTEN: 1}
+TYPES = {
+    MANIFEST: journal.Manifest | journal.RepackManifest | journal.ClientManifest,
+    JOURNAL: journal.Trial | journal.Command | journal.Client,
+    STARTS: journal.Start,
+    WRITTEN: journal.Written,
+}
 # What may differ between the first part of a run and its continuation.
 FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden"}
 
@@ -29,7 +39,7 @@ FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden"}
 class Run:
     """A run directory that is being written. Use as a context manager: it holds the lock."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
         self._lock: TextIO | None = None
@@ -50,7 +60,7 @@ class Run:
     def logs(self) -> Path:
         return self.folder / "logs"
 
-    def append(self, name: str, line: dict[str, Any]) -> None:
+    def append(self, name: str, line: Mapping[str, Any]) -> None:
         """Add one line to a journal file and sync it to the disk, or raise RigError.
 
         A line that could not be written whole is taken back, so the journal stays readable.
@@ -83,13 +93,18 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def schema(name: str) -> Path:
-    """Where the schema of a file, or of its lines, lies."""
-    return Path(__file__).with_name(f"{Path(name).stem}-{VERSIONS[name]}.json")
+def check(name: str, found: Mapping[str, Any]) -> None:
+    """Hold a file of a run, or a line of it, to its type. Raises RigError that says what differs.
+
+    What says no version is of form 0, the same but for that.
+    """
+    if found.get("version", VERSIONS[name]) != VERSIONS[name]:
+        raise RigError(f"{name} is not of version {VERSIONS[name]}, but {found['version']!r}")
+    hold(found, TYPES[name])
 
 
-def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Lines of a journal file. A last line cut off by a crash is left out.
+def read_lines(folder: Path, name: str) -> list[Any]:
+    """Lines of a journal file, each as TYPES says. A last line cut off by a crash is left out.
 
     Raises RigError if another one is damaged, or of a later version than this one knows.
     """
@@ -100,36 +115,40 @@ def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [known(line, name, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Manifest:
     """Raises RigError if `folder` is not a run directory that this version can read."""
     path = folder / MANIFEST
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RigError(f"{folder} is not a run directory: {MANIFEST}: {error}") from None
-    return known(data, MANIFEST, str(path))
+    return cast(Manifest, known(data, MANIFEST, str(path)))
 
 
 def known(data: bytes, name: str, where: str) -> dict[str, Any]:
     """JSON of a known version. Raises RigError saying where it is if it is damaged, or newer."""
+    damaged = "{} is damaged ({}); bring the whole folder again, or leave the run out"
     try:
         found = json.loads(data)
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
     except ValueError as error:
-        raise RigError(
-            f"{where} is damaged ({error}); bring the whole folder again, or leave the run out"
-        ) from None
+        raise RigError(damaged.format(where, error)) from None
     version = found.get("version", 0)
     if name in VERSIONS and version not in range(VERSIONS[name] + 1):
         raise RigError(
             f"{where} is of version {version!r}, which this version of the project does "
             "not know; update it"
         ) from None
+    if name in VERSIONS and version:  # older ones are read as they are
+        try:
+            check(name, found)
+        except RigError as error:
+            raise RigError(damaged.format(where, error)) from None
     return found
 
 
-def create(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> Run:
+def create(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None = None) -> Run:
     """A new run directory, dated today; `-2`, `-3` are added if there is one already."""
     if out is not None:
         if out.exists() and any(out.iterdir()):
@@ -142,12 +161,13 @@ def create(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = Non
             folder, number = rig.runs_folder / f"{base}-{number}", number + 1
     folder.mkdir(parents=True, exist_ok=True)
     head = {"version": VERSIONS[MANIFEST], "what": what, "rig": rig.name}
-    run = Run(folder, {**head, **manifest, "started": now(), "ended": None})
+    whole = {**head, **manifest, "started": now(), "ended": None}
+    run = Run(folder, cast(Manifest, whole))
     run.write_manifest()
     return run
 
 
-def resume(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> Run:
+def resume(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None = None) -> Run:
     """The last unfinished run of this kind, if it was made under the same settings.
 
     Raises RigError if there is none, or if a setting differs (naming it).
@@ -169,7 +189,7 @@ def resume(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = Non
     return Run(folder, old)
 
 
-def _difference(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+def _difference(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The first value that differs below `key`, by the last name on the way to it."""
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Literal
 
 CONFIDENCE = 0.95
 """of every interval; what texts call it is page.LEVEL"""
@@ -17,6 +18,10 @@ Key = tuple[str, str]
 """cell, round"""
 FILLING = 200
 """passes over what is missing; each leaves at most the missing share of a round of the error"""
+Verdict = Literal["pays", "even", "loses", "unknown"]
+"""of a speed-up"""
+Judgement = Literal["worse", "better", "none_shown", "not_a_test"]
+"""of the answers of two arms"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class SpeedUp:
         return max(found) / min(found) - 1 if len(found) > 1 else None
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """pays or loses if the interval and every single round say so, else even; unknown without
         an interval."""
         if self.low is None or self.high is None:
@@ -145,6 +150,16 @@ def _means(logs: Mapping[Key, float], of: int) -> dict[str, float]:
     for key in sorted(logs):
         found.setdefault(key[of], []).append(logs[key])
     return {name: statistics.fmean(own) for name, own in found.items()}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which so large a share of `values` lies; on a straight line between the two
+    nearest (Hyndman and Fan's type 7, as NumPy has it)."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 def drift(first: Mapping[str, float], repeat: Mapping[str, float]) -> float | None:

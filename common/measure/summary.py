@@ -1,9 +1,13 @@
 """Summary: what the summaries of several measurements are made of. None is absent."""
 
-from typing import Annotated, Literal
+from functools import cache
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
+
+from common.errors import RigError
+from common.measure.stats import Judgement, Verdict
 
 Count = Annotated[int, Field(ge=0)]
 Some = Annotated[int, Field(ge=1)]
@@ -13,18 +17,74 @@ Positive = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 
+@with_config(extra="forbid")
 class Strict(TypedDict):
     """A shape that knows all its keys."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+def hold(found: object, known: Any) -> None:
+    """Hold what was read or made to a type. Raises RigError that says where it differs."""
+    try:
+        _adapter(known).validate_python(found, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "/".join(map(str, first["loc"])) or "the whole of it"
+        raise RigError(f"{where} is not as its schema says: {first['msg'][:200]}") from None
 
 
-class SpeedUp(Strict):
+@cache
+def _adapter(known: Any) -> TypeAdapter[Any]:
+    """Made once: it takes longer than holding something to it."""
+    return TypeAdapter(known)
+
+
+class Pause(Strict):
+    """A wait between two trials that is longer than it should be."""
+
+    round: str
+    arm: str
+    after: str
+    before: str
+    seconds: Positive
+    starts: Some
+    """how often its server was started in that round"""
+
+
+class Head(Strict):
+    """How the summary of every rig's run begins; its version is Kind's to say."""
+
+    what: str
+    rig: str
+    quick: bool
+    complete: bool
+    repetition: Share | None
+    """how much of the replies that the answer is made from they had said before"""
+    launch: str | None
+    """a command line of the last arm, with the names of files only; None if none was started"""
+    pauses: list[Pause]
+
+
+class Interval(Strict):
     ratio: Positive
     low: float | None
     high: float | None
+    verdict: Verdict
+
+
+class SpeedUp(Interval):
     round_spread: float | None
-    verdict: Literal["pays", "even", "loses", "unknown"]
+    rounds: dict[str, Positive]
+    """round -> ratio"""
+
+
+class Best(Strict):
+    """The fastest of several arms."""
+
+    arm: str
+    of: Some
+    """arms it was picked from"""
+    speed_up: SpeedUp
+    """with an interval that is wide enough for having picked"""
 
 
 class Kept(Strict):
@@ -33,6 +93,19 @@ class Kept(Strict):
     share: Share
     drafts: Count
     accepted_per_pos: list[Count]
+
+
+class ArmSpeed(Strict):
+    arm: str
+    tokens_per_second: float | None
+    speed_up: SpeedUp | None
+    kept: Kept | None
+
+
+class Percentiles(Strict):
+    p50: float
+    p90: float
+    p99: float
 
 
 class MemoryMib(Strict):
@@ -50,9 +123,31 @@ class Cell(Strict):
     cell: str
 
 
+class Crossing(Strict):
+    """Where a gain is gone."""
+
+    at: float | None
+    low: float | None
+    high: float | None
+    why: Literal[None, "holds", "never", "unsure"]
+
+
+class Difference(Strict):
+    """Of two shares, with what may be said of it."""
+
+    verdict: Judgement
+
+    difference: Annotated[float, Field(ge=-1, le=1)]
+    low: Annotated[float, Field(ge=-1, le=1)]
+    high: Annotated[float, Field(ge=-1, le=1)]
+
+
 class Drift(Strict):
     arm: str
     change: float | None
+    """repeated at the end over the first time, minus 1"""
+    range: float | None
+    """its fastest over its slowest round, minus 1"""
 
 
 class Flags(Strict):
@@ -71,9 +166,9 @@ class KnownAnswer(Strict):
 
 
 class Time(Strict):
-    server_start_s: float | None
-    requests_s: float | None
-    cool_down_s: float | None
+    server_start_s: float
+    requests_s: float
+    cool_down_s: float
     wall_s: float | None
 
 

@@ -17,6 +17,8 @@ from common.rig import Rig
 WORDS = Path(__file__).with_name("words.yaml")
 SIX = Path(__file__).with_name("six.yaml")
 """six short prompts, which several measurements ask"""
+OPENINGS = Path(__file__).with_name("openings.yaml")
+"""six beginnings of text in their place, for a base model"""
 
 
 def prompts(path: Path) -> dict[str, str]:

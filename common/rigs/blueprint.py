@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from common.engines.llamacpp.memory import DEFAULT_SLOTS, Load
 from common.rigs import fitting
-from common.rigs.cards import Card
+from common.rigs.cards import CUDA_VERSION, OLD_CUDA_VERSION, Card
 from common.rigs.fitting import Fit
 from common.rigs.sizes import DRAFTER_ENCODING, Size
 
@@ -16,6 +16,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 MAKEFILE = "include ../common/rig.mk\n"
 COMMIT = "77c4540ce"
 """the llama.cpp commit of the published study, as in the shipped rigs"""
+SUGGESTED_CUDA_VERSION = "12.8.1"
+"""what llama.cpp suggests for cards without tensor cores; older than what any card is built with"""
 PORT = 8080
 HOST_GIB = 5
 """what the server may take of the host's memory beside its model file"""
@@ -58,13 +60,16 @@ class Blueprint:
             "README.md": _filled("README.md", self._reasons()),
         }
 
-    def service(self, image: str) -> str:
-        """The rig's two services in compose.yaml; `image` is what scripts/image.sh calls it."""
-        gib = -(-int(self.size.file_gib(self.encoding) + HOST_GIB) // 4) * 4
-        return _filled(
-            "service.yaml",
-            {**self._settings(), "name": self.name, "image": image, "memory_gib": gib},
-        )
+    @property
+    def memory(self) -> str:
+        """What its server may take of the host's memory, as compose.yaml says it."""
+        return f"{-(-int(self.size.file_gib(self.encoding) + HOST_GIB) // 4) * 4}g"
+
+    @property
+    def row(self) -> str:
+        """Its line in README.md's table of rigs."""
+        card = f"{self.card.gpu_name.replace('_', ' ')}, {self.card.memory_mib / 1024:.0f} GB"
+        return f"| [{self.name}]({self.name}/README.md) | {card} | Gemma 4 {self.size.title} |\n"
 
     def _settings(self) -> dict[str, object]:
         card, size, fit = self.card, self.size, self.fit
@@ -103,7 +108,8 @@ class Blueprint:
     def _other_build(self) -> dict[str, str]:
         """What `make builds` compares the rig's own build with."""
         if self.card.tensor_cores:
-            older = "12.9.1" if self.card.cuda_version != "12.9.1" else "12.8.1"
+            newest = self.card.cuda_version == CUDA_VERSION
+            older = OLD_CUDA_VERSION if newest else SUGGESTED_CUDA_VERSION
             return {
                 "builds_reason": "an older CUDA",
                 "builds_cuda_version": older,
@@ -112,7 +118,7 @@ class Blueprint:
             }
         return {
             "builds_reason": "what llama.cpp suggests for cards without tensor cores",
-            "builds_cuda_version": "12.8.1",
+            "builds_cuda_version": SUGGESTED_CUDA_VERSION,
             "builds_architectures": "61-virtual,80-virtual",
             "builds_cmake_extra": "-DGGML_CUDA_FORCE_MMQ=ON",
         }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import RigError, did_you_mean
-from common.host import card as gpu
+from common.host import card
 from common.rig import SAFE_VALUE
 
 CUDA_VERSION = "13.4.1"
@@ -106,9 +106,9 @@ def find(name: str | None) -> Card:
             raise RigError(f"this host has several cards ({names}); name one with GPU=")
         return _checked(present[0])
     slot = _slot(name)
-    for card in (*present, *CARDS.values()):
-        if slot == card.slot:
-            return _checked(card)
+    for one in (*present, *CARDS.values()):
+        if slot == one.slot:
+            return _checked(one)
     hint = did_you_mean(slot, CARDS, lambda near: CARDS[near].name, most=2, alike=0.5)
     raise RigError(
         f"GPU={name!r}: this card is not known and not in this host",
@@ -124,13 +124,13 @@ def _known() -> str:
 def _present() -> tuple[list[Card], str]:
     """The cards of this host as NVML describes them, and why there is none."""
     try:
-        found = gpu.cards()
+        found = card.cards()
     except RigError as error:
         return [], str(error)
     return [_described(card) for card in found], "this host has no NVIDIA card"
 
 
-def _described(found: gpu.Card) -> Card:
+def _described(found: card.Card) -> Card:
     facts = found.describe()
     known = CARDS.get(_slot(found.name))
     about, power = (known.about, known.power_w) if known else ("as NVML describes it", None)

@@ -32,12 +32,16 @@ class Reply:
     finish_reason: str | None = None
     ttft_ms: float | None = None
     """first chunk that carries text, reasoning or content"""
+    content_ms: float | None = None
+    """first chunk that carries content, which a thinking model sends later"""
     last_text_ms: float | None = None
     """last chunk that carries text; if it was read together with the event that follows it, up to
     the time of that event"""
     wall_ms: float | None = None
     text_chunks: int = 0
     """never a count of tokens: a chunk may carry several, or none"""
+    usage_n: int | None = None
+    """output tokens as OpenAI's usage has them: the server's second word on predicted_n"""
     prompt_n: int | None = None
     prompt_ms: float | None = None
     cache_n: int | None = None
@@ -134,6 +138,8 @@ def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
             reply.text_chunks += 1
             reply.last_text_ms = now_ms
             reply.ttft_ms = now_ms if reply.ttft_ms is None else reply.ttft_ms
+        if content and reply.content_ms is None:
+            reply.content_ms = now_ms
         reply.content += content
         reply.reasoning += reasoning
         reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
@@ -141,6 +147,7 @@ def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
             _add_call(reply, call)
         if reply.pieces is not None and (content or reasoning):
             reply.pieces.append(_piece(content or reasoning, choice))
+    reply.usage_n = (event.get("usage") or {}).get("completion_tokens", reply.usage_n)
     timings = event.get("timings", {})
     for name in TIMINGS:
         if name in timings:

@@ -8,8 +8,9 @@ import pytest
 
 from common import rig
 from common.rig import ROOT
-from tests import rig_rules, test_new_rig
 from tests.docker.conftest import run
+from tests.helpers import rig_rules
+from tests.rigs import test_new_rig
 
 pytestmark = pytest.mark.docker
 

@@ -8,6 +8,8 @@ import requests
 from common.errors import RigError
 
 _LINE = re.compile(r"llamacpp:(\w+)(?:\{position=\"(\d+)\"\})? ([0-9.eE+-]+)")
+ALWAYS = {"prompt_tokens_total", "tokens_predicted_total", "n_decode_total"}
+"""counters that every llama-server has"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class Counters:
 
 
 def parse(text: str) -> Counters:
-    """Read the Prometheus text of /metrics. A counter that is not there counts 0."""
+    """Read the Prometheus text of /metrics. A server without a drafter has no counter of drafts,
+    which counts 0. Raises RigError if the text is not llama-server's.
+    """
     totals: dict[str, float] = {}
     per_pos: dict[int, int] = {}
     for name, position, value in _LINE.findall(text):
@@ -58,6 +62,10 @@ def parse(text: str) -> Counters:
             per_pos[int(position)] = int(float(value))
         elif not position:
             totals[name] = float(value)
+
+    lacking = sorted(ALWAYS - totals.keys())
+    if lacking:
+        raise RigError(f"the reply has no llamacpp:{lacking[0]}, so it is not llama-server's")
 
     def total(name: str) -> int:
         return int(totals.get(name, 0))
@@ -76,10 +84,13 @@ def parse(text: str) -> Counters:
 
 
 def read(url: str) -> Counters:
-    """Ask the server at `url`. Raises RigError if it does not answer."""
+    """Ask the server at `url`. Raises RigError if it does not answer, or with no counters."""
     try:
         reply = requests.get(f"{url}/metrics", timeout=10)
         reply.raise_for_status()
     except requests.RequestException as error:
         raise RigError(f"{url}/metrics did not answer: {error}") from None
-    return parse(reply.text)
+    try:
+        return parse(reply.text)
+    except RigError as error:
+        raise RigError(f"{url}/metrics: {error}") from None

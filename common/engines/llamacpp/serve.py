@@ -20,6 +20,8 @@ _DAMAGED = (
     r"invalid magic|data is not within the file bounds|corrupted or incomplete"
     r"|failed to read|unexpectedly reached end"
 )
+# Jinja for "what was said, and nothing around it".
+PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}"
 # Of several that fit a log the first is given.
 ADVICE = (
     (
@@ -69,6 +71,8 @@ def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]
     line += ["-fa", rig.flash_attn, "--reasoning", rig.reasoning, "--metrics"]
     if rig.drafts:
         line += _draft_flags(rig)
+    if rig.chat_template == "none":
+        line += ["--chat-template", PLAIN]
     parallel = rig.parallel or (1 if measuring else None)
     if parallel is not None:
         line += ["-np", str(parallel)]

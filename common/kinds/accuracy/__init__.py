@@ -8,6 +8,7 @@ KINDS = (
         "are the answers as good with the drafter? GSM8K and BFCL",
         __name__,
         "ACCURACY_",
+        schema_version=2,
         section=True,
         quick=False,
     ),

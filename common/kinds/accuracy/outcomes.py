@@ -35,12 +35,18 @@ class StoredReply:
 
 
 # How a reply that declines begins. Only the beginning counts: "I cannot" inside a solution is
-# part of the solution.
+# part of the solution. Who is sorry, or calls something unfortunate, must also say in the first
+# sentence that something cannot be done: "Sorry, Tom pays 18" is an answer.
+_CANNOT = (
+    r"(?:can\s?not|can'?t|could(?:\s+not|n'?t)|won'?t|unable|not\s+able|must\s+decline"
+    r"|i\s+(?:will|do)(?:\s+not|n'?t))\b"
+)
 _DECLINES = re.compile(
-    r"^\W*(?:(?:i'?\s?a?m\s+)?(?:very\s+|so\s+)?sorry\b|i\s+apologi[sz]e\b|unfortunately\b"
+    r"^\W*(?:(?:(?:i'?\s?a?m\s+)?(?:very\s+|so\s+)?sorry\b|i\s+apologi[sz]e\b|unfortunately\b)"
+    rf"(?:[^.!?\n0-9=]*\b{_CANNOT}|\W*(?:no\W*)?$)"
     r"|as\s+an?\s+(?:ai|artificial|large\s+language)\b"
     r"|i\s*(?:am|'m)\s+(?:not\s+able|unable)\b"
-    r"|i\s+(?:can\s?not|can'?t|do\s+not|don'?t|will\s+not|won'?t|must\s+decline)\b)",
+    r"|i\s+(?:can\s?not|can'?t|do\s+not|don'?t|will\s+not|won'?t|must\s+decline)\b(?!\s+wait\b))",
     re.IGNORECASE,
 )
 # A number after #### is an answer, however the reply began.

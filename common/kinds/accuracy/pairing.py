@@ -3,16 +3,30 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom, binomtest, norm
 
 from common.errors import RigError
-from common.measure.stats import CONFIDENCE
+from common.measure.stats import CONFIDENCE, Judgement
 
 ALPHA = 1 - CONFIDENCE
 POWER = 0.80
+LEAST_RIGHT = math.ceil(math.log2(2 / ALPHA))
+"""right answers a baseline must have for the exact McNemar test to show the loss of all of them"""
+WORSE: Final = "worse"
+BETTER: Final = "better"
+NONE_SHOWN: Final = "none_shown"
+NOT_A_TEST: Final = "not_a_test"
+WORDS: dict[str, str] = {
+    WORSE: "worse",
+    BETTER: "better",
+    NONE_SHOWN: "no difference shown",
+    NOT_A_TEST: "not a test",
+}
+"""verdicts as texts say them"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,28 @@ def compare(baseline: Mapping[str, bool], arm: Mapping[str, bool]) -> Pairing:
         p_value=mcnemar_p(len(gained), len(lost)),
         detectable=smallest_detectable(count, (len(gained) + len(lost)) / count),
     )
+
+
+def verdict(compared: Pairing, finished_right: int) -> Judgement:
+    """What may be said of the arm: worse, better, none_shown or not_a_test.
+
+    A difference counts where its interval and the exact McNemar test both show it. Where they do
+    not, and the baseline has fewer than LEAST_RIGHT of its finished replies right
+    (`finished_right`), nothing the arm did could have shown as harm: that is no test, and says
+    nothing about the arm. Replies that were cut off do not count, since a number in the middle of a
+    text is right by chance.
+    """
+    if compared.p_value <= ALPHA and compared.high < 0:
+        return WORSE
+    if compared.p_value <= ALPHA and compared.low > 0:
+        return BETTER
+    return NONE_SHOWN if finished_right >= LEAST_RIGHT else NOT_A_TEST
+
+
+def share_interval(right: int, questions: int) -> tuple[float, float]:
+    """The score interval of one share (Wilson 1927, JASA 22, 209-212)."""
+    found = binomtest(right, questions).proportion_ci(CONFIDENCE, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def equal_replies(baseline: Mapping[str, str], arm: Mapping[str, str]) -> tuple[int, int]:

@@ -1,22 +1,24 @@
 """Rows: the figures of an accuracy run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.accuracy.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 from common.measure.rows import significant
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     first, second = summary["arms"]
     for test in summary["tests"]:
         name = test["test"].upper()
         for score in test["scores"]:
             place = f"{name}, {score['score']}"
-            for arm, right in zip((first, second), score["right"], strict=True):
+            told = zip((first, second), score["right"], score["intervals"], strict=True)
+            for arm, right, (low, high) in told:
                 share = significant(right / test["questions"])
                 note = f"{right} of {test['questions']}"
-                yield figure("score", "share", arm, share, place, note=note)
+                yield figure("score", "share", arm, share, place, low=low, high=high, note=note)
             yield figure(
                 "difference",
                 "share",
@@ -25,6 +27,7 @@ def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]
                 place,
                 low=score["low"],
                 high=score["high"],
+                verdict=score["verdict"],
                 note=f"exact McNemar p {score['p_value']:.3g}",
             )
         for work in test["work"]:

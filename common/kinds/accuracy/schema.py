@@ -1,18 +1,20 @@
 """What summary.json of an accuracy run holds, and nothing else."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import NotRequired
 
 from common.measure.summary import (
     Count,
+    Difference,
     Drift,
     EqualReplies,
+    Head,
     Kept,
-    Positive,
     Share,
     Some,
+    SpeedUp,
     Strict,
     Time,
 )
@@ -20,14 +22,14 @@ from common.measure.summary import (
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 """of a test, or of a score"""
 Published = dict[Name, bool]
+Ends = Annotated[list[Share], Field(min_length=2, max_length=2)]
 
 
-class Score(Strict):
+class Score(Difference):
     score: Name
     right: Annotated[list[Count], Field(min_length=2, max_length=2)]
-    difference: Annotated[float, Field(ge=-1, le=1)]
-    low: Annotated[float, Field(ge=-1, le=1)]
-    high: Annotated[float, Field(ge=-1, le=1)]
+    finished_right: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    intervals: Annotated[list[Ends], Field(min_length=2, max_length=2)]
     p_value: Share
     detectable: float | None
     gained: list[str]
@@ -52,11 +54,7 @@ class Outcomes(Strict):
     counts: Counts
 
 
-class SpeedUp(Strict):
-    ratio: Positive
-    low: float | None
-    high: float | None
-    verdict: Literal["pays", "even", "loses", "unknown"]
+class OverParts(SpeedUp):
     questions: Some
 
 
@@ -67,11 +65,12 @@ class Work(Strict):
     tokens_per_second: float | None
     kept: Kept | None
     time_ratio: float | None
-    speed_up: SpeedUp | None
+    speed_up: OverParts | None
 
 
 class Test(Strict):
     test: Name
+    primary: Name
     questions: Some
     asked: Count
     scores: list[Score]
@@ -102,12 +101,7 @@ class KnownAnswer(Strict):
     scores: list[KnownScore]
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["accuracy"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     limit: int | None
     parallel: Some
     arms: Annotated[list[str], Field(min_length=2, max_length=2)]

@@ -14,6 +14,7 @@ from common.kinds.accuracy.outcomes import StoredReply
 from common.kinds.accuracy.plan import CONTROL, QUESTIONS
 from common.kinds.accuracy.test import Verdict
 from common.measure import run
+from common.measure.journal import Sample, Trial
 
 SCORES_FILE = "scores.jsonl"
 CHANGED_FILE = "changed.jsonl"
@@ -34,7 +35,7 @@ class Answer:
     arm: str
     round: str
     verdict: Verdict
-    sample: Mapping[str, Any] | None
+    sample: Sample | None
     """the reply; None where the request failed"""
 
     @property
@@ -42,7 +43,7 @@ class Answer:
         """What two replies must share to be equal: text, reasoning and calls."""
         if self.sample is None:
             return None
-        parts = [self.sample[key] for key in ("content", "reasoning", "tool_calls")]
+        parts = [self.sample["content"], self.sample["reasoning"], self.sample["tool_calls"]]
         return json.dumps(parts, ensure_ascii=False)
 
     def to_json(self) -> Line:
@@ -66,13 +67,15 @@ def answers(folder: Path) -> list[Answer]:
     questions = read_questions(folder)
     cells = run.read_manifest(folder)["plan"]["cells"]
     told = []
-    for trial in run.read_lines(folder, run.JOURNAL):
+    trials: list[Trial] = run.read_lines(folder, run.JOURNAL)
+    for trial in trials:
         ids = cells[trial["cell"]]["questions"]
-        samples = trial["samples"] or [{"error": trial["failed"]}] * len(ids)
+        lost = StoredReply(error=trial["failed"])
+        samples: list[Sample | None] = [*trial["samples"]] or [None] * len(ids)
         for name, sample in zip(ids, samples, strict=True):
             test = tests.of(questions[name]["test"])
-            verdict = test.verdict(questions[name], stored(sample))
-            reply = None if sample["error"] else sample
+            verdict = test.verdict(questions[name], stored(sample) if sample else lost)
+            reply = None if sample is None or sample["error"] else sample
             told.append(Answer(name, test.name, trial["arm"], trial["round"], verdict, reply))
     return told
 
@@ -90,14 +93,14 @@ def pairs(answers: Iterable[Answer], arms: Sequence[str]) -> dict[str, Pair]:
     return {name: (first[name], second[name]) for name in first if name in second}
 
 
-def stored(sample: Mapping[str, Any]) -> StoredReply:
+def stored(sample: Sample) -> StoredReply:
     """A sample of the journal as the scorers read it."""
     return StoredReply(
-        content=sample.get("content") or "",
-        reasoning_content=sample.get("reasoning") or "",
-        finish_reason=sample.get("finish_reason"),
+        content=sample["content"],
+        reasoning_content=sample["reasoning"],
+        finish_reason=sample["finish_reason"],
         tool_calls=sample.get("tool_calls") or (),
-        error=sample.get("error"),
+        error=sample["error"],
     )
 
 
@@ -123,7 +126,7 @@ def changed(
 
 
 def _shown(answer: Answer) -> Line:
-    sample = answer.sample or {}
+    sample: Mapping[str, Any] = answer.sample or {}
     reply = {key: sample.get(key) for key in ("content", "reasoning", "tool_calls")}
     return {**_told(answer.verdict), **reply}
 

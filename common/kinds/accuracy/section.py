@@ -1,6 +1,8 @@
 """Its part of the compare page."""
 
+from common.kinds.accuracy.pairing import WORDS
 from common.measure import page
+from common.measure.rows import given
 from common.measure.sections import Found, Section, Table, at, figures, of, short, to_know
 
 
@@ -21,8 +23,9 @@ def section(found: Found) -> Section | None:
                         for arm, one in zip((first, second), told, strict=True)
                     ),
                     f"{100 * row['value']:+.2f}",
-                    f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}",
-                    row["note"],
+                    f"{100 * given(row['low']):+.2f} to {100 * given(row['high']):+.2f}",
+                    row["note"] or "",
+                    WORDS[given(row["verdict"])],
                     to_know(run),
                 ]
             )
@@ -37,7 +40,12 @@ def section(found: Found) -> Section | None:
         "difference, points",
         page.LEVEL,
         "test",
+        "the drafter's answers",
         "to know",
     ]
-    text = "The same questions asked with and without the drafter, paired question by question."
+    text = (
+        "The same questions asked with and without the drafter, paired question by question. *Not "
+        "a test*: without the drafter too few answers are right for a loss to show, so the "
+        "difference says nothing."
+    )
     return Section("Answers", text, [Table("Scores with and without the drafter", head, rows)])

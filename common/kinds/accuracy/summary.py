@@ -3,23 +3,35 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from common.kinds.accuracy import pairing, scores, tests
-from common.kinds.accuracy.outcomes import StoredReply
+from common.kinds.accuracy.outcomes import Outcome, StoredReply
 from common.kinds.accuracy.plan import CONTROL
+from common.kinds.accuracy.schema import (
+    Counts,
+    Flags,
+    KnownAnswer,
+    KnownScore,
+    Score,
+    Summary,
+    Work,
+)
+from common.kinds.accuracy.schema import Test as Tested
 from common.kinds.accuracy.scores import Answer
 from common.kinds.accuracy.test import Test
 from common.known.chain import Chain, chain_of
 from common.measure import rows as measure_rows
 from common.measure import stats
+from common.measure.journal import Cell, Manifest, Trial
 from common.measure.log import Log
-from common.measure.rows import significant
+from common.measure.rows import given, significant
+from common.measure.summary import Drift, EqualReplies
 
 LEAST_TOKENS = 8  # a shorter reply says nothing about speed
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """The summary; a test that no question of both arms was asked of is left out."""
     log = Log(folder)
     manifest, arms = log.manifest, log.arms
@@ -32,7 +44,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     return {
         **log.head(),
         "limit": _setting(manifest, "ACCURACY_LIMIT"),
-        "parallel": _setting(manifest, "ACCURACY_PARALLEL"),
+        "parallel": given(_setting(manifest, "ACCURACY_PARALLEL")),
         "arms": arms,
         "published": {test.name: digests[test.digest_key] == test.published for test in asked},
         "tests": [one for one in figures if one],
@@ -43,14 +55,14 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _setting(manifest: Mapping[str, Any], key: str) -> int | None:
+def _setting(manifest: Manifest, key: str) -> int | None:
     value = manifest["settings"][key]
     return int(value) if value else None
 
 
 def _test(
     test: Test[Any], arms: Sequence[str], answers: Sequence[Answer], log: Log
-) -> dict[str, Any] | None:
+) -> Tested | None:
     """The figures of one test, from its own answers; None if both arms share no question."""
     both = scores.pairs(answers, arms)
     if not both:
@@ -60,6 +72,7 @@ def _test(
     trials = [trial for trial in log.of_kind("greedy") if trial["cell"] in cells]
     return {
         "test": test.name,
+        "primary": test.primary,
         "questions": len(both),
         "asked": sum(len(cell["questions"]) for cell in cells.values()),
         "scores": [_score(score, both) for score in test.scores],
@@ -76,18 +89,27 @@ def _test(
     }
 
 
-def _count(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items()))
+def _count(names: Iterable[str]) -> Counts:
+    return cast(Counts, dict(sorted(Counter(names).items())))
 
 
-def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
-    compared = pairing.compare(
-        {name: first.verdict.right[score] for name, (first, _) in both.items()},
-        {name: second.verdict.right[score] for name, (_, second) in both.items()},
+def _score(score: str, both: Mapping[str, scores.Pair]) -> Score:
+    arms = list(zip(*both.values(), strict=True))
+    first, second = (
+        {name: pair[arm].verdict.right[score] for name, pair in both.items()} for arm in (0, 1)
     )
+    compared = pairing.compare(first, second)
+    right = [compared.baseline_right, compared.arm_right]
+    finished = [sum(_finished_right(answer, score) for answer in own) for own in arms]
     return {
         "score": score,
-        "right": [compared.baseline_right, compared.arm_right],
+        "verdict": pairing.verdict(compared, finished[0]),
+        "right": right,
+        "finished_right": finished,
+        "intervals": [
+            [significant(end) for end in pairing.share_interval(count, len(both))]
+            for count in right
+        ],
         "difference": significant(compared.difference),
         "low": significant(compared.low),
         "high": significant(compared.high),
@@ -98,7 +120,11 @@ def _score(score: str, both: Mapping[str, scores.Pair]) -> dict[str, Any]:
     }
 
 
-def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> dict[str, int]:
+def _finished_right(answer: Answer, score: str) -> bool:
+    return answer.verdict.right[score] and answer.verdict.outcome is Outcome.ANSWERED
+
+
+def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) -> EqualReplies:
     """k of n equal among the questions that both replied to."""
     replied = [
         {name: text for name, text in some.items() if text is not None} for some in (first, second)
@@ -107,7 +133,7 @@ def _equal(first: Mapping[str, str | None], second: Mapping[str, str | None]) ->
     return {"equal": equal, "of": of}
 
 
-def _control(arm: str, answers: Sequence[Answer]) -> dict[str, int] | None:
+def _control(arm: str, answers: Sequence[Answer]) -> EqualReplies | None:
     """The first arm against itself; None if it was not asked again."""
     own = [answer for answer in answers if answer.arm == arm]
     first = {a.question: a.text for a in own if a.round != CONTROL}
@@ -116,18 +142,18 @@ def _control(arm: str, answers: Sequence[Answer]) -> dict[str, int] | None:
 
 
 def _work(
-    arm: str, baseline: str, trials: Sequence[dict[str, Any]], both: Mapping[str, scores.Pair]
-) -> dict[str, Any]:
+    arm: str, baseline: str, trials: Sequence[Trial], both: Mapping[str, scores.Pair]
+) -> Work:
     """Tokens and time of one arm over the cells that both arms finished, and its speed-up."""
     finished = {t["cell"] for t in trials if t["arm"] == arm}
     shared = finished & {t["cell"] for t in trials if t["arm"] == baseline}
     own = [t for t in trials if t["arm"] == arm and t["cell"] in shared]
     other = [t for t in trials if t["arm"] == baseline and t["cell"] in shared]
-    tokens = sum(sample["predicted_n"] for t in own for sample in t["samples"])
+    tokens = sum(given(sample["predicted_n"]) for t in own for sample in t["samples"])
     seconds, theirs = (sum(t["end"] - t["start"] for t in some) for some in (own, other))
     speeds = _speeds([a for some in both.values() for a in some if a.arm == arm])
     base = _speeds([a for some in both.values() for a in some if a.arm == baseline])
-    up = stats.speed_up(base, speeds) if arm != baseline and base.keys() & speeds.keys() else None
+    up = measure_rows.speed_up(base, speeds) if arm != baseline else None
     return {
         "arm": arm,
         "tokens": tokens,
@@ -135,41 +161,34 @@ def _work(
         "tokens_per_second": significant(tokens / seconds) if seconds else None,
         "kept": measure_rows.kept(own),
         "time_ratio": significant(seconds / theirs) if arm != baseline and theirs else None,
-        "speed_up": {
-            "ratio": significant(up.ratio),
-            "low": significant(up.low),
-            "high": significant(up.high),
-            "verdict": up.verdict,
-            "questions": len(base.keys() & speeds.keys()),
-        }
-        if up
-        else None,
+        "speed_up": {**up, "questions": len(base.keys() & speeds.keys())} if up else None,
     }
 
 
 def _speeds(answers: Sequence[Answer]) -> dict[stats.Key, float]:
-    """Decode speed by question, in tokens per second, of replies that are long enough."""
+    """Decode speed by question and part, in tokens per second, of replies that are long enough."""
     return {
-        (answer.question, ""): answer.sample["predicted_per_second"]
+        (answer.question, answer.round): given(answer.sample["predicted_per_second"])
         for answer in answers
-        if answer.sample and answer.sample["predicted_n"] >= LEAST_TOKENS
+        if answer.sample and given(answer.sample["predicted_n"]) >= LEAST_TOKENS
     }
 
 
-def _drift(arm: str, answers: Sequence[Answer]) -> dict[str, Any]:
+def _drift(arm: str, answers: Sequence[Answer]) -> Drift:
     own = [answer for answer in answers if answer.arm == arm]
     first = _speeds([answer for answer in own if answer.round != CONTROL])
     again = _speeds([answer for answer in own if answer.round == CONTROL])
     change = stats.drift(
         {key[0]: v for key, v in first.items()}, {key[0]: v for key, v in again.items()}
     )
-    return {"arm": arm, "change": significant(change)}
+    return {"arm": arm, "change": significant(change), "range": None}
 
 
-def _flags(answers: Sequence[Answer], lines: Sequence[dict[str, Any]]) -> dict[str, int]:
-    long = [a.sample for a in answers if a.sample and a.sample["predicted_n"] >= LEAST_TOKENS]
+def _flags(answers: Sequence[Answer], lines: Sequence[Trial]) -> Flags:
+    replies = [answer.sample for answer in answers if answer.sample]
+    long = [one for one in replies if given(one["predicted_n"]) >= LEAST_TOKENS]
     return {
-        "replies": sum(answer.sample is not None for answer in answers),
+        "replies": len(replies),
         "failed": sum(answer.sample is None for answer in answers),
         "throttled": sum(bool(line["throttles"]) for line in lines),
         "clocks_disagree": sum(sample["clocks_disagree"] for sample in long),
@@ -177,11 +196,11 @@ def _flags(answers: Sequence[Answer], lines: Sequence[dict[str, Any]]) -> dict[s
 
 
 def _known_answer(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     questions: Mapping[str, Any],
     answers: Sequence[Answer],
     arms: Sequence[str],
-) -> dict[str, Any] | None:
+) -> KnownAnswer | None:
     """For a known-answer pair: replies and scores worked out without a model, beside the measured.
 
     None for other models.
@@ -192,7 +211,7 @@ def _known_answer(
     texts = _known_texts(chain, manifest["plan"]["cells"])
     replied = [(answer.question, answer.sample) for answer in answers if answer.sample]
     equal = sum(sample["content"] == texts[question] for question, sample in replied)
-    rows = []
+    rows: list[KnownScore] = []
     for test in tests.TESTS:
         for arm in arms:
             own = [a for a in answers if (a.test, a.arm) == (test.name, arm) and a.round != CONTROL]
@@ -215,7 +234,7 @@ def _known_answer(
     return {"replies": {"equal": equal, "of": len(replied)}, "scores": rows}
 
 
-def _known_texts(chain: Chain, cells: Mapping[str, Any]) -> dict[str, str]:
+def _known_texts(chain: Chain, cells: Mapping[str, Cell]) -> dict[str, str]:
     """Question -> what the chain replies.
 
     llama-server's templates count a text's length in bytes, and the reply depends on it.

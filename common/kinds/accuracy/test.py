@@ -48,7 +48,8 @@ class Test(Generic[Q]):
     title: str
     """as in its report"""
     scores: Mapping[str, str]
-    """its scores in the order shown: name -> title. Every reply has all of them"""
+    """its scores in the order shown: name -> title. Every reply has all of them. The first is the
+    primary one: what is said of the test is said by it, whatever the others come to"""
     tokens: int
     """the longest reply; one that is cut off there is counted as truncated"""
     published: str
@@ -69,6 +70,10 @@ class Test(Generic[Q]):
     """from nothing but what is stored: no model, no network"""
     legend: str = ""
     """what a reader must know of its scores: a sentence for the report"""
+
+    @property
+    def primary(self) -> str:
+        return next(iter(self.scores))
 
     @property
     def digest_key(self) -> str:

@@ -12,7 +12,14 @@ class UsPerChunk(Strict):
     high: float
 
 
-class Row(Strict):
+class Beside(Strict):
+    lightest: str | None
+    """the peer that costs least"""
+    share: NotNegative | None
+    """our cost over its"""
+
+
+class Row(Beside):
     streams: Some
     us_per_chunk: dict[str, UsPerChunk | None]
     ttft_error_ms: NotNegative
@@ -22,9 +29,8 @@ class Row(Strict):
 
 
 class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["bench-client"]
+    what: str
     complete: bool
     failures: dict[str, str]
-    broken: list[str]
+    verdict: Literal[None, "met", "missed"]
     rows: list[Row]

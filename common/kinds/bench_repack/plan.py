@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from common.errors import RigError
+from common.measure.journal import Command
 from common.rig import ROOT
 from common.weights import q4_0
 from common.weights.checkpoint import open_checkpoint, read
@@ -83,23 +83,40 @@ class Figures:
         )
 
 
-def to_lines(figures: Figures) -> Iterator[dict[str, Any]]:
+def to_lines(figures: Figures) -> Iterator[Command]:
     """The figures as journal lines, one per command that was run."""
-    head = {"failed": None, "threads": figures.threads, "source_bytes": figures.source_bytes}
+
+    def line(command: str, seconds: float) -> Command:
+        return {
+            "failed": None,
+            "threads": figures.threads,
+            "source_bytes": figures.source_bytes,
+            "command": command,
+            "seconds": seconds,
+        }
+
     for name, timings in (("exact", figures.exact), ("quantize", figures.quantize)):
         for turn, timing in enumerate(timings, 1):
-            yield {**head, "command": name, "round": turn, **asdict(timing)}
-    yield {**head, "command": "inside", "seconds": figures.inside_seconds}
-    yield {**head, "command": "numpy", "seconds": figures.numpy_seconds}
+            yield {
+                **line(name, timing.seconds),
+                "round": turn,
+                "cpu_seconds": timing.cpu_seconds,
+                "sync_seconds": timing.sync_seconds,
+                "resident": timing.resident,
+            }
+    yield line("inside", figures.inside_seconds)
+    yield line("numpy", figures.numpy_seconds)
 
 
-def from_lines(lines: Sequence[dict[str, Any]]) -> Figures:
+def from_lines(lines: Sequence[Command]) -> Figures:
     """The figures back from their journal lines."""
-    fields = ("seconds", "cpu_seconds", "sync_seconds", "resident")
 
     def timings(name: str) -> list[Timing]:
-        own = [line for line in lines if line["command"] == name]
-        return [Timing(**{field: line[field] for field in fields}) for line in own]
+        return [
+            Timing(line["seconds"], line["cpu_seconds"], line["sync_seconds"], line["resident"])
+            for line in lines
+            if line["command"] == name
+        ]
 
     single = {line["command"]: line["seconds"] for line in lines}
     first = lines[0]

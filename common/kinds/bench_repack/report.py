@@ -1,17 +1,18 @@
 """The text of a bench-repack report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.bench_repack.plan import (
     MAX_RATIO,
     MAX_RESIDENT,
     MIN_NUMPY_RATIO,
 )
+from common.kinds.bench_repack.schema import Command, Summary
 from common.measure import page
+from common.measure.journal import RepackManifest
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+def render(summary: Summary, manifest: RepackManifest, _folder: Path) -> str:
     """REPORT.md as text."""
     ratios = summary["ratios"]
     targets = [
@@ -72,7 +73,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     return "\n\n".join(pieces) + "\n"
 
 
-def _shown(row: dict[str, Any]) -> list[str]:
+def _shown(row: Command) -> list[str]:
     resident = row["resident"]
     return [
         row["command"],
@@ -83,7 +84,7 @@ def _shown(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def answer(summary: dict[str, Any], _manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, _manifest: object) -> str:
     """The answer in one sentence."""
     verdict = "all targets are met" if summary["meets_targets"] else "NOT all targets are met"
     return (

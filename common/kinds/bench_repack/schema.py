@@ -1,7 +1,5 @@
 """What summary.json of a bench-repack run holds, and nothing else."""
 
-from typing import Literal
-
 from common.measure.summary import Some, Strict
 
 
@@ -14,8 +12,7 @@ class Command(Strict):
 
 
 class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["bench-repack"]
+    what: str
     rig: str
     complete: bool
     source_bytes: Some

@@ -2,23 +2,22 @@
 
 import statistics
 from pathlib import Path
-from typing import Any
 
 from common.kinds.bench_repack.plan import (
     Figures,
     Timing,
     from_lines,
 )
+from common.kinds.bench_repack.schema import Command, Summary
 from common.measure import run
 from common.measure.rows import significant
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of the report, from the run directory alone."""
     manifest = run.read_manifest(folder)
     figures = from_lines(run.read_lines(folder, run.JOURNAL))
     return {
-        "schema": 1,
         "what": manifest["what"],
         "rig": manifest["rig"],
         "complete": manifest["ended"] is not None,
@@ -35,7 +34,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _commands(figures: Figures) -> list[dict[str, Any]]:
+def _commands(figures: Figures) -> list[Command]:
     synced = [timing.seconds + timing.sync_seconds for timing in figures.quantize]
     return [
         _row("exact repack, whole command, output synced", figures.exact, figures),
@@ -46,7 +45,7 @@ def _commands(figures: Figures) -> list[dict[str, Any]]:
     ]
 
 
-def _row(name: str, runs: list[Timing] | list[float], figures: Figures) -> dict[str, Any]:
+def _row(name: str, runs: list[Timing] | list[float], figures: Figures) -> Command:
     """Medians over rounds of one command; what was not measured is None."""
     timings = [found for found in runs if isinstance(found, Timing)]
     walls = [found.seconds if isinstance(found, Timing) else found for found in runs]

@@ -8,6 +8,7 @@ KINDS = (
         "is another build of llama.cpp faster here, and does the drafter pay in it? (BUILDS_...)",
         __name__,
         "BUILDS_",
+        schema_version=2,
         section=True,
     ),
 )

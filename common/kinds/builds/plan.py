@@ -4,16 +4,14 @@ import os
 from collections.abc import Mapping
 
 from common.engines import Engine
-from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import build
 from common.errors import RigError
 from common.host import container
-from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure.arms import rounds, short_cells, short_prompts
 from common.measure.kind import Tools
-from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Plan
 from common.measure.rows import BASELINE
-from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client
 
 KEYS = ("ENGINE", "CUDA_VERSION", "CUDA_ARCHITECTURES", "CMAKE_EXTRA")
 PREFIX = "other "
@@ -30,13 +28,13 @@ def changes(rig: Rig) -> dict[str, str]:
     other = rig.variant(found)
     same_cuda = rig.backend == "cpu" or other.cuda_version == rig.cuda_version
     # A container has the engines it was built with, whatever ENGINE says.
-    same_kind = engine.CONTAINER.is_file() or other.engine == rig.engine
-    if same_kind and other.engine == "embedded" and not engine.CONTAINER.is_file():
+    same_kind = build.CONTAINER.is_file() or other.engine == rig.engine
+    if same_kind and other.engine == "embedded" and not build.CONTAINER.is_file():
         raise RigError(
             f"{rig.name}: the embedded engine is not compiled here, so BUILDS_CMAKE_EXTRA changes "
             "nothing in it; set BUILDS_ENGINE=source, or ENGINE=source"
         )
-    if same_kind and same_cuda and engine.cmake_flags(other) == engine.cmake_flags(rig):
+    if same_kind and same_cuda and build.cmake_flags(other) == build.cmake_flags(rig):
         raise RigError(
             f"{rig.name}: the other build is the rig's own; set BUILDS_CUDA_VERSION, "
             "BUILDS_CUDA_ARCHITECTURES, BUILDS_CMAKE_EXTRA or BUILDS_ENGINE to something else"
@@ -47,7 +45,7 @@ def changes(rig: Rig) -> dict[str, str]:
 def check_place(rig: Rig, other: Rig) -> None:
     """Raise RigError if this host cannot have both engines: it has one CUDA toolkit."""
     two_cudas = rig.backend == "cuda" and other.cuda_version != rig.cuda_version
-    if two_cudas and not engine.OTHER.is_file():
+    if two_cudas and not build.OTHER.is_file():
         raise RigError(
             f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has "
             "one; RUNNER=docker make builds makes an image of each"
@@ -71,18 +69,19 @@ def check(other: Rig, own: Engine, second: Engine) -> None:
 
 
 def plan(rig: Rig, second: Engine, images: Mapping[str, str], quick: bool = False) -> Plan:
-    """Speed's six prompts, three greedy rounds and the drift check; quick as speed's.
+    """Speed's six prompts, four rounds and the drift check; quick as speed's.
 
     images: the digests of the container images, if it runs in one.
     """
-    texts = prompts(SIX)
-    names = list(texts)[: 3 if quick else None]
-    tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
-    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
-    rounds.append(Round("drift", "drift", GREEDY))
-    inputs = {"images": dict(images)}
-    return Plan("builds", arms(rig, second), cells, rounds, quick, inputs=inputs, prompts=SIX)
+    return Plan(
+        "builds",
+        arms(rig, second),
+        short_cells(rig, quick),
+        rounds(rig, quick),
+        quick,
+        inputs={"images": dict(images)},
+        prompts=short_prompts(rig),
+    )
 
 
 def arms(rig: Rig, second: Engine) -> list[Arm]:

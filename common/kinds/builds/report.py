@@ -1,18 +1,19 @@
 """The text of a builds report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.engines import Engine
 from common.kinds.builds import summary as builds_summary
+from common.kinds.builds.schema import Name, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 
 NAMES = {"rig": "the rig's own", "other": "the other"}
-VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}
+VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unclear"}
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
     pieces = [
         f"# Builds: {summary['rig']}, {manifest['started'][:10]}",
@@ -20,10 +21,10 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         f"**{answer(summary, manifest)}**",
         "## Result",
         _headline(summary),
-        "Speeds are the server's own timings, one request at a time, greedy. *Over own build* is "
-        "the other build's speed over the rig's own build's with the same drafter; *drafter's "
-        f"speed-up* is over no drafter in the same build. Intervals are {page.LEVEL} over prompts. "
-        "*Kept* is accepted over drafted tokens.",
+        "Speeds are the server's own timings, one request at a time. *Over own build* is the other "
+        "build's speed over the rig's own build's with the same drafter, in all and in each round; "
+        "*drafter's speed-up* is over no drafter in the same build. Intervals are "
+        f"{page.LEVEL} over prompts and server starts. *Kept* is accepted over drafted tokens.",
         *_figure(summary, folder),
         "## By prompt",
         _by_prompt(summary),
@@ -35,7 +36,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "They are engines of two releases, made in two ways: the difference is that of both."
         if _two_releases(manifest)
         else "Both are built from the same source; flags that both have are left out.",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -47,31 +48,30 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one or two sentences: which build is faster, and whether the drafter pays."""
     where = page.hardware(manifest)
-    over = [arm for arm in summary["arms"] if arm["over_rig"]]
+    over = [(arm["drafter"], up) for arm in summary["arms"] if (up := arm["over_rig"])]
     if not over:
         return f"On {where}, the two builds have not both been measured yet."
     told = ", ".join(
-        f"{VERDICTS[arm['over_rig']['verdict']]} {_with(arm['drafter'])} "
-        f"({page.ratio(arm['over_rig'])}, {page.interval(arm['over_rig'])})"
-        for arm in over
+        f"{VERDICTS[up['verdict']]} {_with(drafter)} ({page.ratio(up)}, {page.interval(up)})"
+        for drafter, up in over
     )
     other = title(summary, manifest, "other")
     text = f"On {where}, over the rig's own build the other ({other}) is {told}."
-    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
+    drafting = [(arm, up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not drafting:
         return text
     verdicts = ", ".join(
-        f"in {NAMES[arm['build']]} build {arm['drafter']} runs at {page.ratio(arm['speed_up'])} "
-        f"({arm['speed_up']['verdict']})"
-        for arm in drafting
+        f"in {NAMES[arm['build']]} build {arm['drafter']} runs at {page.ratio(up)} "
+        f"({up['verdict']})"
+        for arm, up in drafting
     )
     return f"{text} Over no drafter, {verdicts}."
 
 
-def title(summary: dict[str, Any], manifest: dict[str, Any], build: str) -> str:
+def title(summary: Summary, manifest: Manifest, build: Name) -> str:
     """What one build has that the other has not, in words."""
     (found,) = (row for row in summary["builds"] if row["build"] == build)
     if _two_releases(manifest):
@@ -82,7 +82,7 @@ def title(summary: dict[str, Any], manifest: dict[str, Any], build: str) -> str:
     return ", ".join([*cuda, *found["flags"]]) or "no flags of its own"
 
 
-def _two_releases(manifest: dict[str, Any]) -> bool:
+def _two_releases(manifest: Manifest) -> bool:
     """Whether one of the two engines is the embedded one."""
     found = [Engine(Path(), info).embedded for info in builds_summary.engines(manifest).values()]
     return found[0] != found[1]
@@ -92,7 +92,7 @@ def _with(drafter: str) -> str:
     return "without drafter" if drafter == BASELINE else f"with {drafter}"
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def _headline(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up, over = arm["speed_up"], arm["over_rig"]
@@ -103,7 +103,7 @@ def _headline(summary: dict[str, Any]) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(over) if over else "1 (baseline)" if arm["build"] == "rig" else "",
                 page.interval(over),
-                page.percent(over["round_spread"]) if over else "",
+                page.each_round(over),
                 VERDICTS[over["verdict"]] if over else "",
                 f"{page.ratio(up)} ({page.interval(up)})" if up else "",
                 up["verdict"] if up else "",
@@ -118,7 +118,7 @@ def _headline(summary: dict[str, Any]) -> str:
         "tokens/s",
         "over own build",
         page.LEVEL,
-        "spread",
+        "each round",
         "build is",
         f"drafter's speed-up ({page.LEVEL})",
         "drafter is",
@@ -129,23 +129,17 @@ def _headline(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
-    over = [
-        {"arm": _with(arm["drafter"]), "speed_up": arm["over_rig"]}
-        for arm in summary["arms"]
-        if arm["over_rig"]
-    ]
+def _figure(summary: Summary, folder: Path) -> list[str]:
+    over = [(_with(arm["drafter"]), up) for arm in summary["arms"] if (up := arm["over_rig"])]
     if not over:
         return []
-    dots = [
-        {"arm": _with(cell["drafter"]), "speed_up": cell["over_rig"]} for cell in summary["cells"]
-    ]
+    dots = [(_with(cell["drafter"]), cell["over_rig"]) for cell in summary["cells"]]
     label = f"speed over the rig's own build (mean and {page.LEVEL}; dots: prompts)"
     figures.speed_up(folder / "figures" / "over_rig.svg", over, dots, label)
     return ["![Speed-up of the other build over the rig's own](figures/over_rig.svg)"]
 
 
-def _by_prompt(summary: dict[str, Any]) -> str:
+def _by_prompt(summary: Summary) -> str:
     rows = [
         [
             cell["cell"],
@@ -160,16 +154,16 @@ def _by_prompt(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _equal(summary: dict[str, Any]) -> list[str]:
+def _equal(summary: Summary) -> list[str]:
     return [
-        f"- Equal text, {_with(arm['drafter'])}: {arm['equal_rig']['equal']} of "
-        f"{arm['equal_rig']['of']} greedy replies are the same in both builds."
+        f"- Equal text, {_with(arm['drafter'])}: {equal['equal']} of {equal['of']} prompts have "
+        "the same greedy reply in both builds."
         for arm in summary["arms"]
-        if arm["equal_rig"] and arm["equal_rig"]["of"]
+        if (equal := arm["equal_rig"]) and equal["of"]
     ]
 
 
-def _builds(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def _builds(summary: Summary, manifest: Manifest) -> str:
     rows = [
         [
             NAMES[row["build"]],
@@ -183,7 +177,7 @@ def _builds(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     return page.table(["build", "made with", "compiler", "SHA-256 of llama-server", "image"], rows)
 
 
-def _settings(manifest: dict[str, Any]) -> str:
+def _settings(manifest: Manifest) -> str:
     """The other build's settings, as they are given on a command line."""
     arms = manifest["plan"]["arms"]
     (changes, *_) = (arms[name] for name in manifest["engines"])

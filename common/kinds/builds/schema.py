@@ -8,6 +8,7 @@ from common.measure.summary import (
     Drift,
     EqualReplies,
     Flags,
+    Head,
     Kept,
     KnownAnswer,
     MemoryMib,
@@ -16,9 +17,11 @@ from common.measure.summary import (
     Time,
 )
 
+Name = Literal["rig", "other"]
+
 
 class Build(Strict):
-    build: Literal["rig", "other"]
+    build: Name
     cuda_version: str | None
     flags: list[str]
     compiler: str | None
@@ -28,7 +31,7 @@ class Build(Strict):
 
 class Arm(Strict):
     arm: str
-    build: Literal["rig", "other"]
+    build: Name
     drafter: str
     tokens_per_second: float | None
     speed_up: SpeedUp | None
@@ -47,12 +50,7 @@ class Cell(Strict):
     over_rig: float | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["builds"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     builds: Annotated[list[Build], Field(min_length=2, max_length=2)]
     arms: list[Arm]
     cells: list[Cell]

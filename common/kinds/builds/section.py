@@ -17,7 +17,7 @@ def section(found: Found) -> Section | None:
                     run["hardware"],
                     own,
                     speed_up(over),
-                    VERDICTS[over["verdict"]],
+                    VERDICTS[over["verdict"] or "unknown"],
                     speed_up(at(ups, own)),
                     speed_up(up),
                     to_know(run),

@@ -3,32 +3,34 @@
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import build as engine
+from common.engines.llamacpp import build
 from common.kinds.builds.plan import PREFIX
+from common.kinds.builds.schema import Arm, Build, Cell, Name, Summary
 from common.measure import rows
+from common.measure.journal import Manifest, Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial
+from common.measure.rows import BASELINE
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a builds report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     return {
         **log.head(),
         "builds": _builds(log.manifest),
-        "arms": [_arm(log, arm, greedy) for arm in log.arms],
+        "arms": [_arm(log, arm, trials) for arm in log.arms],
         "cells": [
-            _cell(cell, arm, greedy) for cell in log.cells for arm in log.arms if not _is_other(arm)
+            _cell(cell, arm, trials) for cell in log.cells for arm in log.arms if not _is_other(arm)
         ],
         "drift": log.drift(),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
+        "known_answer": log.known_answer(trials),
         "time": log.time(),
     }
 
 
-def engines(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def engines(manifest: Manifest) -> dict[Name, dict[str, Any]]:
     """engine.json of the rig's own build and of the other."""
     return {"rig": manifest["engine"], "other": next(iter(manifest["engines"].values()))}
 
@@ -37,11 +39,11 @@ def _is_other(arm: str) -> bool:
     return arm.startswith(PREFIX)
 
 
-def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def _builds(manifest: Manifest) -> list[Build]:
     """The two engines; `flags` are those that the other one has not."""
     infos = engines(manifest)
     flags = {build: info.get("cmake") or [] for build, info in infos.items()}
-    shared = {*engine.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
+    shared = {*build.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
     images = manifest["plan"]["inputs"]["images"]
     return [
         {
@@ -56,18 +58,18 @@ def _builds(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
     """One arm: `speed_up` is over no drafter in the same build, `over_rig` over the rig's own build
     with the same drafter."""
     drafter = arm.removeprefix(PREFIX)
     baseline = arm.removesuffix(drafter) + BASELINE
-    speeds, up, over, equal = rows.speeds(greedy, arm), None, None, None
+    speeds, up, over, equal = rows.speeds(trials, arm), None, None, None
     if arm != baseline:
-        up = rows.speed_up(rows.speeds(greedy, baseline), speeds)
+        up = rows.speed_up(rows.speeds(trials, baseline), speeds)
     if _is_other(arm):
-        over = rows.speed_up(rows.speeds(greedy, drafter), speeds)
-        equal = rows.equal_replies(greedy, [drafter, arm])
-    own = [trial for trial in greedy if trial["arm"] == arm]
+        over = rows.speed_up(rows.speeds(trials, drafter), speeds)
+        equal = rows.equal_replies(log.of_kind("greedy"), [drafter, arm])
+    own = [trial for trial in trials if trial["arm"] == arm]
     return {
         "arm": arm,
         "build": "other" if _is_other(arm) else "rig",
@@ -82,9 +84,9 @@ def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
     }
 
 
-def _cell(cell: str, drafter: str, greedy: list[Trial]) -> dict[str, Any]:
+def _cell(cell: str, drafter: str, trials: list[Trial]) -> Cell:
     """One prompt with one drafter setting in both builds."""
-    own = [trial for trial in greedy if trial["cell"] == cell]
+    own = [trial for trial in trials if trial["cell"] == cell]
     rig, other = rows.speeds(own, drafter), rows.speeds(own, PREFIX + drafter)
     over = rows.speed_up(rig, other)
     return {

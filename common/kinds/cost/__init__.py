@@ -8,6 +8,7 @@ KINDS = (
         "from which acceptance does drafting pay? random weights, no download",
         __name__,
         "COST_",
+        schema_version=2,
         section=True,
         paired=True,
     ),

@@ -2,7 +2,19 @@
 
 from typing import Literal
 
-from common.measure.summary import Drift, Flags, Kept, MemoryMib, Share, Some, SpeedUp, Strict, Time
+from common.measure.summary import (
+    Drift,
+    Flags,
+    Head,
+    Kept,
+    MemoryMib,
+    Positive,
+    Share,
+    Some,
+    SpeedUp,
+    Strict,
+    Time,
+)
 
 
 class Arm(Strict):
@@ -17,24 +29,46 @@ class Arm(Strict):
     memory_mib: MemoryMib
 
 
-class BreakEven(Strict):
+class Times(Strict):
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+
+
+class Acceptance(Strict):
+    """None: no acceptance is high enough; of an end, also that the step cost has no interval."""
+
+    value: Share | None
+    low: Share | None
+    high: Share | None
+
+
+class BetweenPoints(Strict):
+    """Read off between measured acceptances. `at` is None where `why` says that none lies on the
+    other side, `low` or `high` where that end of the interval lies outside of them."""
+
     draft_length: Some
     at: Share | None
     low: Share | None
     high: Share | None
-    why: Literal[None, "below", "above"]
+    why: Literal[None, "below", "above", "mixed"]
+    sure: bool
     least: Share | None
     most: Share | None
-    step_cost: float | None
-    by_cost: Share | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["cost"]
-    rig: str
-    quick: bool
-    complete: bool
+class ByCost(Strict):
+    step_cost: Times | None
+    by_cost: Acceptance | None
+    shorter: Some | None
+    over_shorter: Times | None
+
+
+class BreakEven(BetweenPoints, ByCost):
+    """Of one draft length."""
+
+
+class Summary(Head):
     shape: Literal["e2b", "e4b", "12b", "26b", "31b", "tiny"]
     arms: list[Arm]
     break_even: list[BreakEven]

@@ -8,6 +8,7 @@ KINDS = (
         "is the drafter as good in exact Q4_0 as in Q8_0 and bf16? and others",
         __name__,
         "FORMATS_",
+        schema_version=2,
         section=True,
         paired=True,
     ),

@@ -9,13 +9,11 @@ from common.errors import RigError
 from common.files.wanted import OTHERS, other_name
 from common.known import chain
 from common.known import files as known_files
-from common.measure.arms import GREEDY, QUICK_TOKENS, TOKENS
+from common.measure.arms import rounds, short_cells, short_prompts
 from common.measure.kind import Tools
-from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Plan
 from common.measure.rows import BASELINE
-from common.measure.texts import SIX, prompts
 from common.rig import Rig
-from common.serving import client
 
 
 def files(rig: Rig) -> dict[str, str]:
@@ -54,18 +52,20 @@ def _make_known(own: str) -> None:
 
 
 def plan(rig: Rig, quick: bool = False) -> Plan:
-    """Speed's six prompts, three greedy rounds and the drift check; quick as speed's."""
-    texts = prompts(SIX)
-    names = list(texts)[: 3 if quick else None]
-    tokens = QUICK_TOKENS if quick else TOKENS
-    cells = [Cell(name, [client.chat(texts[name], tokens)]) for name in names]
-    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else 3)]
-    rounds.append(Round("drift", "drift", GREEDY))
+    """Speed's six prompts, four rounds and the drift check; quick as speed's."""
     drafters = files(rig)
     arms = [Arm(BASELINE, {"SPEC_TYPE": ""})]
     arms += [Arm(arm, {"SPEC_DRAFT_MODEL": name}) for arm, name in drafters.items()]
     inputs = {"drafters": {arm: _describe(name) for arm, name in drafters.items()}}
-    return Plan("formats", arms, cells, rounds, quick, inputs=inputs, prompts=SIX)
+    return Plan(
+        "formats",
+        arms,
+        short_cells(rig, quick),
+        rounds(rig, quick),
+        quick,
+        inputs=inputs,
+        prompts=short_prompts(rig),
+    )
 
 
 def _describe(name: str) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The text of a formats report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.formats.schema import Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.summary import MemoryMib
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
-    drafting = [arm for arm in summary["arms"] if arm["speed_up"]]
     pieces = [
         f"# Drafter formats: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
@@ -16,10 +17,11 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## Result",
         _headline(summary),
         f"Draft length {summary['draft_length']}. Speeds are the server's own timings, one request "
-        f"at a time, greedy; the intervals are {page.LEVEL} over prompts. *Kept* is accepted over "
-        "drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
-        "prompt, *peak* in the trials. It holds the model too, so look at the differences.",
-        *_figure(drafting, summary, folder),
+        f"at a time; the intervals are {page.LEVEL} over prompts and server starts, *each round* "
+        "has every round's speed-up. *Kept* is accepted over drafted tokens. Memory is the largest "
+        "over this arm's servers: *ready* before the first prompt, *peak* in the trials. It holds "
+        "the model too, so look at the differences.",
+        *_figure(summary, folder),
         "## Same replies",
         "\n".join(_equal(summary)),
         "## By prompt",
@@ -29,7 +31,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
         _files(summary),
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -39,23 +41,21 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
-    arms = [arm for arm in summary["arms"] if arm["speed_up"]]
+    arms = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not arms:
         return f"On {page.hardware(manifest)}, no drafter has been measured yet."
-    told = ", ".join(
-        f"{arm['arm']} {page.ratio(arm['speed_up'])} ({arm['speed_up']['verdict']})" for arm in arms
-    )
+    told = ", ".join(f"{arm} {page.ratio(up)} ({up['verdict']})" for arm, up in arms)
     equal = summary["all_equal"]
     return (
         f"On {page.hardware(manifest)}, at draft length {summary['draft_length']}, over no "
-        f"drafter: {told}; the replies are the same in all formats {equal['equal']} times of "
-        f"{equal['of']}."
+        f"drafter: {told}; the greedy reply is the same in all formats for {equal['equal']} of "
+        f"{equal['of']} prompts."
     )
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def _headline(summary: Summary) -> str:
     rows = []
     for arm in summary["arms"]:
         up, over, file = arm["speed_up"], arm["over_own"], arm["file"]
@@ -67,6 +67,7 @@ def _headline(summary: dict[str, Any]) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(up) if up else "1 (baseline)",
                 page.interval(up),
+                page.each_round(up),
                 up["verdict"] if up else "",
                 f"{page.ratio(over)} ({page.interval(over)})" if over else "",
                 page.kept(arm["kept"]),
@@ -81,6 +82,7 @@ def _headline(summary: dict[str, Any]) -> str:
         "tokens/s",
         "speed-up",
         page.LEVEL,
+        "each round",
         "verdict",
         f"over {summary['own']} ({page.LEVEL})",
         "kept",
@@ -90,22 +92,25 @@ def _headline(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _memory(found: dict[str, float | None]) -> tuple[float | None, float | None]:
+def _memory(found: MemoryMib) -> tuple[float | None, float | None]:
     """Memory at ready and at peak: of the card if there is one, else of the process."""
-    where = "process" if found["card_peak"] is None else "card"
-    return found[f"{where}_ready"], found[f"{where}_peak"]
+    if found["card_peak"] is None:
+        return found["process_ready"], found["process_peak"]
+    return found["card_ready"], found["card_peak"]
 
 
-def _figure(drafting: list[dict[str, Any]], summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
+    drafting = [(arm["arm"], up) for arm in summary["arms"] if (up := arm["speed_up"])]
     if not drafting:
         return []
-    figures.speed_up(folder / "figures" / "speed_up.svg", drafting, summary["cells"])
+    dots = [(cell["arm"], cell["speed_up"]) for cell in summary["cells"]]
+    figures.speed_up(folder / "figures" / "speed_up.svg", drafting, dots)
     return ["![Speed-up over no drafter, per format](figures/speed_up.svg)"]
 
 
-def _equal(summary: dict[str, Any]) -> list[str]:
+def _equal(summary: Summary) -> list[str]:
     equal = summary["all_equal"]
-    lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} replies."]
+    lines = [f"- Q4_0, Q8_0 and BF16 all alike: {equal['equal']} of {equal['of']} prompts."]
     for arm in summary["arms"]:
         if arm["equal_own"]:
             same = arm["equal_own"]
@@ -117,10 +122,10 @@ def _equal(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _files(summary: dict[str, Any]) -> str:
+def _files(summary: Summary) -> str:
     rows = [
-        [arm["arm"], arm["file"]["name"], f"{arm['file']['size']:,}", f"`{arm['file']['sha256']}`"]
+        [arm["arm"], file["name"], f"{file['size']:,}", f"`{file['sha256']}`"]
         for arm in summary["arms"]
-        if arm["file"]
+        if (file := arm["file"])
     ]
     return page.table(["drafter", "file", "bytes", "SHA-256"], rows)

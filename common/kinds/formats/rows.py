@@ -1,12 +1,13 @@
 """Rows: the figures of a formats run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, peak_memory, speed_up
+from common.kinds.formats.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, peak_memory, speed_up
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     for arm in summary["arms"]:
         name = arm["arm"]
         yield figure("tokens_per_second", "tokens/s", name, arm["tokens_per_second"])

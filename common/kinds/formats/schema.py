@@ -1,13 +1,12 @@
 """What summary.json of a formats run holds, and nothing else."""
 
-from typing import Literal
-
 from common.measure.summary import (
     Cell,
     Count,
     Drift,
     EqualReplies,
     Flags,
+    Head,
     Kept,
     KnownAnswer,
     MemoryMib,
@@ -36,12 +35,7 @@ class Arm(Strict):
     equal_own: EqualReplies | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["formats"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     own: str
     draft_length: Some
     arms: list[Arm]

@@ -31,7 +31,7 @@ def section(found: Found) -> Section | None:
                     run["hardware"],
                     up["arm"],
                     speed_up(up),
-                    up["verdict"],
+                    up["verdict"] or "",
                     speed_up(at(over, up["arm"])) or "1 (itself)",
                     value(at(kept, up["arm"]), 3),
                     to_know(run),

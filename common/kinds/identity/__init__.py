@@ -8,6 +8,7 @@ KINDS = (
         "is the greedy text the same with the drafter?",
         __name__,
         "IDENTITY_",
+        schema_version=2,
         section=True,
         quick=False,
     ),

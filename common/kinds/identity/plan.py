@@ -5,7 +5,7 @@ from pathlib import Path
 from common.measure import arms
 from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
-from common.measure.texts import SIX, Tokenizer, made, prompts
+from common.measure.texts import Tokenizer, made, prompts
 from common.rig import Rig
 from common.serving import client
 
@@ -20,7 +20,7 @@ LONG_CHARACTERS = 8 * LONG_TOKENS  # more than any tokenizer needs for so many t
 def plan(rig: Rig, tokenizer: Tokenizer) -> Plan:
     """The six speed prompts and three long ones, greedy, without drafter and at every draft length;
     then no drafter once more, as the control."""
-    texts = prompts(SIX)
+    texts = prompts(arms.short_prompts(rig))
     for seed, (name, words) in enumerate(prompts(PROMPTS).items()):
         text = tokenizer.cut(made(seed, LONG_CHARACTERS), LONG_TOKENS)
         texts[name] = f"{text}\n\n{words}"

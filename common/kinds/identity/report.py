@@ -1,12 +1,13 @@
 """The text of an identity report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.identity.schema import Summary
 from common.measure import page
+from common.measure.journal import Manifest
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, _folder: Path) -> str:
     """REPORT.md as text."""
     parts = [
         f"# Identity: {summary['rig']}, {manifest['started'][:10]}",
@@ -27,9 +28,10 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
         ),
         *_known_answer(summary),
         "## Can this be trusted",
-        f"- Failed attempts: {summary['failed_attempts']}.\n{page.time_line(summary['time'])}",
+        f"- Failed attempts: {summary['failed_attempts']}.\n{page.pauses(summary['pauses'])}\n"
+        f"{page.time_line(summary['time'])}",
         "## What was run",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -40,11 +42,11 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], _folder: Path) -> 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     where = page.hardware(manifest)
     own = [arm for arm in summary["arms"] if not arm["control"]]
-    equal, of = (sum(arm[key] for arm in own) for key in ("equal", "of"))
+    equal, of = sum(arm["equal"] for arm in own), sum(arm["of"] for arm in own)
     if not of:
         return f"On {where}, no reply with a drafter has been compared yet."
     control = next(arm for arm in summary["arms"] if arm["control"])
@@ -57,7 +59,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     return text + f" (control, no drafter twice: {control['equal']} of {control['of']})."
 
 
-def _result(summary: dict[str, Any]) -> str:
+def _result(summary: Summary) -> str:
     rows = [
         [
             f"{arm['arm']}, again (control)" if arm["control"] else arm["arm"],
@@ -70,7 +72,7 @@ def _result(summary: dict[str, Any]) -> str:
     return page.table(["arm", "equal to none", "part at a near-tie", "kept"], rows)
 
 
-def _differences(summary: dict[str, Any]) -> str:
+def _differences(summary: Summary) -> str:
     if not summary["differences"]:
         return "Nowhere."
     rows = []
@@ -103,7 +105,7 @@ def _quoted(text: str | None) -> str:
     return "`" + repr(text)[1:-1].replace("`", "'") + "`"
 
 
-def _known_answer(summary: dict[str, Any]) -> list[str]:
+def _known_answer(summary: Summary) -> list[str]:
     known = summary["known_answer"]
     if known is None:
         return []

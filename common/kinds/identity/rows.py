@@ -1,12 +1,13 @@
 """Rows: the figures of an identity run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from common.measure.quantities import Row, Summary, figure
+from common.kinds.identity.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, figure
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     for arm in summary["arms"]:
         place = "control" if arm["control"] else ""
         yield figure(

@@ -1,8 +1,6 @@
 """What summary.json of an identity run holds, and nothing else."""
 
-from typing import Literal
-
-from common.measure.summary import Count, EqualReplies, Kept, Strict, Time
+from common.measure.summary import Count, EqualReplies, Head, Kept, Strict, Time
 
 
 class Arm(Strict):
@@ -14,10 +12,9 @@ class Arm(Strict):
     kept: Kept | None
 
 
-class Difference(Strict):
-    arm: str
-    control: bool
-    cell: str
+class Parting(Strict):
+    """Where two replies part."""
+
     token: Count
     after: str
     text: str | None
@@ -27,18 +24,19 @@ class Difference(Strict):
     near_tie: bool | None
 
 
+class Difference(Parting):
+    arm: str
+    control: bool
+    cell: str
+
+
 class Cell(Strict):
     cell: str
     prompt_tokens: Count
     tokens: Count
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["identity"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     near_tie_nats: float
     arms: list[Arm]
     differences: list[Difference]

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from common.kinds.identity.plan import CONTROL, GREEDY
+from common.kinds.identity.schema import Arm, Difference, Parting, Summary
 from common.known.chain import chain_of
 from common.measure import rows as measure_rows
+from common.measure.journal import Manifest, Piece, Sample
 from common.measure.log import Log
+from common.measure.summary import EqualReplies
 
 NEAR_TIE = 0.1  # nats: two tokens whose probabilities differ by less than about a tenth
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of an identity report, from the run directory alone."""
     log = Log(folder)
     replies = {(t["round"], t["arm"], t["cell"]): t["samples"][0] for t in log.trials}
@@ -23,11 +25,12 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
     blocks = [(CONTROL, measure_rows.BASELINE)]
     blocks += [(GREEDY, arm) for arm in log.arms if arm != measure_rows.BASELINE]
-    rows, differences = [], []
+    rows: list[Arm] = []
+    differences: list[Difference] = []
     for turn, arm in blocks:
         own = {cell: r for (t, a, cell), r in replies.items() if (t, a) == (turn, arm)}
         shared = [cell for cell in own if cell in baseline]
-        differing = [
+        differing: list[Difference] = [
             {"arm": arm, "control": turn == CONTROL, "cell": cell, **difference}
             for cell in shared
             if (difference := compare(baseline[cell], own[cell]))
@@ -50,7 +53,11 @@ def summarise(folder: Path) -> dict[str, Any]:
         "arms": rows,
         "differences": differences,
         "cells": [
-            {"cell": cell, "prompt_tokens": reply["prompt_n"], "tokens": reply["predicted_n"]}
+            {
+                "cell": cell,
+                "prompt_tokens": measure_rows.given(reply["prompt_n"]),
+                "tokens": measure_rows.given(reply["predicted_n"]),
+            }
             for cell, reply in baseline.items()
         ],
         "failed_attempts": len(log.lines) - len(log.trials),
@@ -59,17 +66,20 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any] | None:
+def compare(baseline: Sample, other: Sample) -> Parting | None:
     """Where two replies part; None if they are the same.
 
     `token` counts from 0. `gap` is by how much the baseline held its own token more likely than
     the other's, in nats; None where it is not known, a lower bound where the other's token is not
     among the candidates kept. A reply that ended there has None for its text.
     """
-    keys = ("content", "reasoning", "finish_reason")
-    if all(baseline[key] == other[key] for key in keys):
+    said = [
+        (some["content"], some["reasoning"], some["finish_reason"]) for some in (baseline, other)
+    ]
+    if said[0] == said[1]:
         return None
-    mine, theirs = ([piece["text"] for piece in reply["pieces"]] for reply in (baseline, other))
+    own, others = (measure_rows.given(reply["pieces"]) for reply in (baseline, other))
+    mine, theirs = ([piece["text"] for piece in pieces] for pieces in (own, others))
     token = 0
     while token < min(len(mine), len(theirs)) and mine[token] == theirs[token]:
         token += 1
@@ -77,7 +87,7 @@ def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     other_text = theirs[token] if token < len(theirs) else None
     gap, bound = None, False
     if text is not None:
-        gap, bound = _gap(baseline["pieces"][token], other_text)
+        gap, bound = _gap(own[token], other_text)
     return {
         "token": token,
         "after": "".join(mine[:token])[-40:],
@@ -89,7 +99,7 @@ def compare(baseline: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _gap(piece: Mapping[str, Any], other_text: str | None) -> tuple[float | None, bool]:
+def _gap(piece: Piece, other_text: str | None) -> tuple[float | None, bool]:
     """The gap to the candidate of this text, in nats, and whether it is only a lower bound.
 
     The end of a reply has no text, like every control token; the likeliest of these is taken.
@@ -103,8 +113,8 @@ def _gap(piece: Mapping[str, Any], other_text: str | None) -> tuple[float | None
 
 
 def _known_answer(
-    manifest: Mapping[str, Any], replies: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> dict[str, int] | None:
+    manifest: Manifest, replies: Mapping[tuple[str, str, str], Sample]
+) -> EqualReplies | None:
     """For the known-answer pair: replies that are what its chain says. None for other models."""
     chain = chain_of(manifest["settings"]["MODEL"])
     if chain is None:

@@ -8,6 +8,7 @@ KINDS = (
         "how deep in a long context does the gain reach?",
         __name__,
         "LONGCTX_",
+        schema_version=2,
         section=True,
         paired=True,
         speaks_of=("documents",),

@@ -1,13 +1,14 @@
 """The text of a long-context report."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.longctx.schema import Gone, Summary
 from common.measure import figures, page
+from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figure into `folder`."""
     pieces = [
         f"# Long context: {summary['rig']}, {manifest['started'][:10]}",
@@ -31,7 +32,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "## What was run",
         f"The document is {summary['document']['document']}, SHA-256 "
         f"`{summary['document']['document_sha256']}`, cut to the exact number of tokens.",
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -41,7 +42,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     where = page.hardware(manifest)
     known = [gone for gone in summary["gone"] if gone["deepest"] is not None]
@@ -51,7 +52,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     return f"On {where}, how deep the drafter's gain reaches: {told}."
 
 
-def in_words(gone: dict[str, Any]) -> str:
+def in_words(gone: Gone) -> str:
     """Where a gain is gone."""
     if gone["deepest"] is None:
         return "not measured"
@@ -69,7 +70,7 @@ def in_words(gone: dict[str, Any]) -> str:
     return f"gone at about {gone['at']:,.0f} tokens ({page.LEVEL}: {low} to {high})"
 
 
-def _table(summary: dict[str, Any]) -> str:
+def _table(summary: Summary) -> str:
     rows = []
     for row in summary["rows"]:
         up = row["speed_up"]
@@ -102,12 +103,12 @@ def _table(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
     series = {
         gone["arm"]: [
-            (row["depth"], row["speed_up"])
+            (row["depth"], up)
             for row in summary["rows"]
-            if row["arm"] == gone["arm"] and row["speed_up"]
+            if row["arm"] == gone["arm"] and (up := row["speed_up"])
         ]
         for gone in summary["gone"]
     }

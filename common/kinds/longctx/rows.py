@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.kinds.longctx import report as longctx_report
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.longctx.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     for row in summary["rows"]:
         arm, place = row["arm"], place_of(row)
         yield figure("tokens_per_second", "tokens/s", arm, row["tokens_per_second"], place)

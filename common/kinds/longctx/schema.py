@@ -1,12 +1,12 @@
 """What summary.json of a longctx run holds, and nothing else."""
 
-from typing import Literal
-
 from common.measure.summary import (
     Count,
+    Crossing,
     Drift,
     Failed,
     Flags,
+    Head,
     Infeasible,
     Kept,
     KnownAnswer,
@@ -33,22 +33,13 @@ class Row(Strict):
     trials: Count
 
 
-class Gone(Strict):
+class Gone(Crossing):
     arm: str
-    at: float | None
-    low: float | None
-    high: float | None
-    why: Literal[None, "holds", "never"]
     pays_to: float | None
     deepest: float | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["longctx"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     document: Document
     rows: list[Row]
     gone: list[Gone]

@@ -19,7 +19,7 @@ def section(found: Found) -> Section | None:
                     arm,
                     f"{own[0]['place']}: {speed_up(own[0])}",
                     f"{own[-1]['place']}: {speed_up(own[-1])}",
-                    ends["note"] if ends else "",
+                    (ends["note"] or "") if ends else "",
                     to_know(run),
                 ]
             )

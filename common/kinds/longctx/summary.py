@@ -1,37 +1,39 @@
 """What is made of the samples of a longctx run."""
 
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from common.kinds.longctx.schema import Document, Gone, Row, Summary
 from common.measure import rows as measure_rows
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial
+from common.measure.rows import BASELINE
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a long-context report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     drafting = [arm for arm in log.arms if arm != BASELINE]
     depths = sorted({cell["depth"] for cell in log.cells.values()})
-    rows = [_row(log, greedy, depth, arm) for depth in depths for arm in log.arms]
+    rows = [_row(log, trials, depth, arm) for depth in depths for arm in log.arms]
     return {
         **log.head(),
-        "document": log.manifest["plan"]["inputs"],
+        "document": cast(Document, log.manifest["plan"]["inputs"]),
         "rows": rows,
         "gone": [_gone(rows, arm) for arm in drafting],
         "infeasible": log.infeasible(),
         "failed": log.failed(),
         "drift": log.drift(),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "cells_wrong": log.cells_wrong(greedy),
+        "known_answer": log.known_answer(trials),
+        "cells_wrong": log.cells_wrong(trials),
         "time": log.time(),
     }
 
 
-def _row(log: Log, greedy: list[Trial], depth: int, arm: str) -> dict[str, Any]:
-    here = [trial for trial in greedy if log.cells[trial["cell"]]["depth"] == depth]
+def _row(log: Log, trials: list[Trial], depth: int, arm: str) -> Row:
+    here = [trial for trial in trials if log.cells[trial["cell"]]["depth"] == depth]
     own = [trial for trial in here if trial["arm"] == arm]
     speeds = measure_rows.speeds(own)
     up = None
@@ -50,12 +52,10 @@ def _row(log: Log, greedy: list[Trial], depth: int, arm: str) -> dict[str, Any]:
     }
 
 
-def _gone(rows: list[dict[str, Any]], arm: str) -> dict[str, Any]:
+def _gone(rows: list[Row], arm: str) -> Gone:
     """The depth at which the arm's gain is gone, with its interval."""
     points = [
-        (float(row["depth"]), row["speed_up"])
-        for row in rows
-        if row["arm"] == arm and row["speed_up"]
+        (float(row["depth"]), up) for row in rows if row["arm"] == arm and (up := row["speed_up"])
     ]
     deepest = max((depth for depth, _ in points), default=None)
     return {

@@ -10,6 +10,7 @@ KINDS = (
         "SPEED_",
         section=True,
         paired=True,
+        schema_version=2,
         speaks_of=("chat",),
     ),
 )

@@ -3,33 +3,36 @@
 from typing import Literal
 
 from common.measure.summary import (
+    ArmSpeed,
+    Best,
     Cell,
     Count,
     Drift,
     Flags,
-    Kept,
+    Head,
     KnownAnswer,
     MemoryMib,
+    Percentiles,
+    Share,
     SpeedUp,
     Strict,
     Time,
 )
 
 
-class Arm(Strict):
-    arm: str
-    tokens_per_second: float | None
-    speed_up: SpeedUp | None
-    kept: Kept | None
+class Arm(ArmSpeed):
     ttft_ms: float | None
+    """geometric mean"""
+    ttft: Percentiles | None
+    content: Percentiles | None
+    """to the first text that is not reasoning; in ms, like the two beside it"""
+    reply: Percentiles | None
+    """from sending to the end"""
+    reading_per_second: float | None
+    """prompt tokens"""
+    whole_reply: SpeedUp | None
+    """of output tokens over the time of whole replies"""
     memory_mib: MemoryMib
-
-
-class Sampled(Strict):
-    arm: str
-    tokens_per_second: float | None
-    speed_up: SpeedUp | None
-    kept: Kept | None
 
 
 class EqualText(Strict):
@@ -38,14 +41,13 @@ class EqualText(Strict):
     of: Count
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["speed"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
+    headline: Literal["greedy", "sampled"]
+    """how the replies were drawn that the answer is made from; `beside` holds the other"""
+    best: Best | None
     arms: list[Arm]
-    sampled: list[Sampled]
+    beside: list[ArmSpeed]
+    beside_repetition: Share | None
     cells: list[Cell]
     equal_text: list[EqualText]
     drift: Drift

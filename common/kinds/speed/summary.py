@@ -1,48 +1,58 @@
 """What is made of the samples of a speed run."""
 
 from pathlib import Path
-from typing import Any
 
+from common.kinds.speed.schema import Arm, EqualText, Summary
+from common.measure import rows
+from common.measure.journal import Trial
 from common.measure.log import Log
-from common.measure.rows import BASELINE, Trial, arm_speed, cell_rows, ttft
+from common.measure.rows import BASELINE
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a speed report, from the run directory alone."""
     log = Log(folder)
-    greedy, sampled = log.of_kind("greedy"), log.of_kind("sampled")
+    trials, beside = log.main(), log.of_kind("greedy" if log.headline == "sampled" else "sampled")
+    speeds = {arm: rows.speeds(trials, arm) for arm in log.arms}
+    base = speeds.pop(BASELINE)
     return {
         **log.head(),
-        "arms": [_arm(log, name, greedy) for name in log.arms],
-        "sampled": [arm_speed(name, sampled) for name in log.arms],
-        "cells": cell_rows(log.cells, log.arms, greedy),
+        "headline": "sampled" if log.headline == "sampled" else "greedy",
+        "best": rows.best(base, speeds),
+        "arms": [_arm(log, arm, trials) for arm in log.arms],
+        "beside": [rows.arm_speed(arm, beside) for arm in log.arms] if beside else [],
+        "beside_repetition": log.repetition(beside),
+        "cells": rows.cell_rows(log.cells, log.arms, trials),
         "drift": log.drift(),
-        "equal_text": [_equal_text(name, greedy) for name in log.arms],
+        "equal_text": [_equal_text(log, arm) for arm in log.arms],
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
+        "known_answer": log.known_answer(trials),
         "time": log.time(),
     }
 
 
-def _arm(log: Log, arm: str, greedy: list[Trial]) -> dict[str, Any]:
+def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
+    own = [trial for trial in trials if trial["arm"] == arm]
+    up = None
+    if arm != BASELINE:
+        whole = rows.speeds(trials, BASELINE, rows.reply_speed)
+        up = rows.speed_up(whole, rows.speeds(own, speed=rows.reply_speed))
     return {
-        **arm_speed(arm, greedy),
-        "ttft_ms": ttft([trial for trial in greedy if trial["arm"] == arm]),
+        **rows.arm_speed(arm, trials),
+        "ttft_ms": rows.ttft(own),
+        "ttft": rows.percentiles(rows.values(own, "ttft_ms")),
+        "content": rows.percentiles(rows.values(own, "content_ms")),
+        "reply": rows.percentiles(rows.values(own, "wall_ms")),
+        "reading_per_second": rows.reading_speed(own),
+        "whole_reply": up,
         "memory_mib": log.memory(arm),
     }
 
 
-def _equal_text(arm: str, greedy: list[Trial]) -> dict[str, Any]:
-    """Replies equal to the baseline's of the same cell and round; for the baseline itself, to
-    its own first round: the control."""
-    first = min((trial["round"] for trial in greedy), default=None)
-    texts = {(t["arm"], t["cell"], t["round"]): t["samples"][0]["content"] for t in greedy}
-    equal = of = 0
-    for (name, cell, turn), text in texts.items():
-        if name != arm or (arm == BASELINE and turn == first):
-            continue
-        other = texts.get((BASELINE, cell, first if arm == BASELINE else turn))
-        if other is not None:
-            of += 1
-            equal += text == other
-    return {"arm": arm, "equal": equal, "of": of}
+def _equal_text(log: Log, arm: str) -> EqualText:
+    """Prompts with the baseline's greedy reply; for the baseline itself, with its own each time:
+    the control."""
+    greedy = log.of_kind("greedy")
+    if arm == BASELINE:
+        return {"arm": arm, **rows.equal_rounds(greedy, arm)}
+    return {"arm": arm, **rows.equal_replies(greedy, [BASELINE, arm])}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import RigError
+from common.kinds.sweep.schema import Layout
 from common.measure.arms import GREEDY
 from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
@@ -23,7 +24,7 @@ VARIANTS = 3  # different sets of prompts per shape: what the interval is over
 LONGMIXED_OUT = 256
 LONGMIXED_IN = (1000, 3500)
 # Each layout's own baseline is its arm without a drafter.
-LAYOUTS = {"per-slot": "0", "shared": "1"}
+LAYOUTS: dict[Layout, str] = {"per-slot": "0", "shared": "1"}
 OFF, ON = "none", "drafter"
 
 

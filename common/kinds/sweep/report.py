@@ -1,15 +1,17 @@
 """The text of a sweep's or longmixed's report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.sweep.plan import LAYOUTS
+from common.kinds.sweep.schema import Percentiles, Summary, Turn
 from common.measure import figures, page
+from common.measure.journal import Manifest
+from common.measure.summary import SpeedUp
 
 TITLES = {"sweep": "Many requests at once", "longmixed": "Many long requests at once"}
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figures into `folder`."""
     pieces = [
         f"# {TITLES[summary['what']]}: {summary['rig']}, {manifest['started'][:10]}",
@@ -36,7 +38,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
         _document(summary),
-        page.what_was_run(manifest),
+        page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -46,7 +48,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence: the first kind of prompts, per-slot and shared."""
     where = page.hardware(manifest)
     kind = summary["turns"][0]["kind"]
@@ -58,7 +60,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     return f"On {where}, with {kind} prompts, {told}."
 
 
-def in_words(turn: dict[str, Any]) -> str:
+def in_words(turn: Turn) -> str:
     """Where the drafter turns into a loss."""
     if turn["most"] is None:
         return "not measured"
@@ -76,14 +78,15 @@ def in_words(turn: dict[str, Any]) -> str:
     return f"the gain is gone at about {turn['at']:.1f} at once ({page.LEVEL}: {low} to {high})"
 
 
-def _ratios(summary: dict[str, Any]) -> str:
+def _ratios(summary: Summary) -> str:
     rows = []
     for row in summary["ratios"]:
         cells = [row["kind"], str(row["at_once"])]
         for layout in LAYOUTS:
             up = row["drafter"][layout]
             cells += [_with_interval(up), up["verdict"] if up else ""]
-        cells += [_with_interval(row["sharing"][name]) for name in ("none", "drafter")]
+        sharing = row["sharing"]
+        cells += [_with_interval(sharing["none"]), _with_interval(sharing["drafter"])]
         rows.append(cells)
     head = [
         "prompts",
@@ -98,11 +101,11 @@ def _ratios(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _with_interval(up: dict[str, Any] | None) -> str:
+def _with_interval(up: SpeedUp | None) -> str:
     return f"{page.ratio(up)} ({page.interval(up)})" if up else ""
 
 
-def _by_shape(summary: dict[str, Any]) -> str:
+def _by_shape(summary: Summary) -> str:
     rows = []
     for row in summary["rows"]:
         rows.append(
@@ -136,18 +139,18 @@ def _by_shape(summary: dict[str, Any]) -> str:
     return page.table(head, rows)
 
 
-def _percentiles(found: dict[str, float | None], digits: int) -> str:
-    return " / ".join(page.number(found[key], digits) for key in ("p50", "p90", "p99"))
+def _percentiles(found: Percentiles, digits: int) -> str:
+    return " / ".join(page.number(of, digits) for of in (found["p50"], found["p90"], found["p99"]))
 
 
-def _figures(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figures(summary: Summary, folder: Path) -> list[str]:
     found = []
     for kind in dict.fromkeys(row["kind"] for row in summary["ratios"]):
         series = {
             f"{kind}, {layout}": [
-                (row["at_once"], row["drafter"][layout])
+                (row["at_once"], up)
                 for row in summary["ratios"]
-                if row["kind"] == kind and row["drafter"][layout]
+                if row["kind"] == kind and (up := row["drafter"][layout])
             ]
             for layout in LAYOUTS
         }
@@ -158,7 +161,7 @@ def _figures(summary: dict[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def _document(summary: dict[str, Any]) -> str:
+def _document(summary: Summary) -> str:
     about = summary["document"]
     if not about:
         return (

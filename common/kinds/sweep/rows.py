@@ -4,16 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.kinds.sweep import report as sweep_report
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.sweep.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
-    for row in summary["ratios"]:
-        place = place_of(row)
-        for layout, up in row["drafter"].items():
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
+    for ratio in summary["ratios"]:
+        place = place_of(ratio)
+        for layout, up in ratio["drafter"].items():
             yield speed_up(up, f"drafter, {layout}", place)
-        for name, up in row["sharing"].items():
-            yield speed_up(up, name, place, "shared_over_per_slot")
+        yield speed_up(ratio["sharing"]["none"], "none", place, "shared_over_per_slot")
+        yield speed_up(ratio["sharing"]["drafter"], "drafter", place, "shared_over_per_slot")
     for row in summary["rows"]:
         place = f"{row['kind']} {row['shape']}, {row['at_once']} at once"
         yield figure("tokens_per_second", "tokens/s", row["arm"], row["tokens_per_second"], place)

@@ -7,9 +7,11 @@ from typing_extensions import NotRequired
 
 from common.measure.summary import (
     Count,
+    Crossing,
     Drift,
     Failed,
     Flags,
+    Head,
     Infeasible,
     Kept,
     KnownAnswer,
@@ -25,16 +27,16 @@ class Document(Strict):
     document_sha256: NotRequired[str]
 
 
+Layout = Literal["per-slot", "shared"]
+
+
 class Percentiles(Strict):
     p50: float | None
     p90: float | None
     p99: float | None
 
 
-class Row(Strict):
-    kind: str
-    shape: str
-    at_once: Count
+class Measured(Strict):
     arm: str
     tokens_per_second: float | None
     repeats_spread: float | None
@@ -46,10 +48,14 @@ class Row(Strict):
     trials: Count
 
 
+class Row(Measured):
+    kind: str
+    shape: str
+    at_once: Count
+
+
 # Both layouts, each with its speed-up.
-Drafter = Annotated[
-    dict[Literal["per-slot", "shared"], SpeedUp | None], Field(min_length=2, max_length=2)
-]
+Drafter = Annotated[dict[Layout, SpeedUp | None], Field(min_length=2, max_length=2)]
 
 
 class Sharing(Strict):
@@ -64,23 +70,14 @@ class Ratio(Strict):
     sharing: Sharing
 
 
-class Turn(Strict):
+class Turn(Crossing):
     kind: str
     layout: str
-    at: float | None
-    low: float | None
-    high: float | None
-    why: Literal[None, "holds", "never"]
     pays_to: float | None
     most: float | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["sweep", "longmixed"]
-    rig: str
-    quick: bool
-    complete: bool
+class Summary(Head):
     document: Document
     rows: list[Row]
     ratios: list[Ratio]

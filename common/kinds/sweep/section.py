@@ -23,7 +23,7 @@ def section(found: Found) -> Section | None:
                         turn["arm"],
                         f"{own[0]['place']}: {speed_up(own[0])}",
                         f"{own[-1]['place']}: {speed_up(own[-1])}",
-                        turn["note"],
+                        turn["note"] or "",
                         to_know(run),
                     ]
                 )

@@ -2,37 +2,54 @@
 
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from common.kinds.sweep.plan import LAYOUTS, OFF, ON
+from common.kinds.sweep.schema import (
+    Document,
+    Layout,
+    Measured,
+    Percentiles,
+    Ratio,
+    Row,
+    Summary,
+    Turn,
+)
 from common.measure import rows as measure_rows
+from common.measure import stats
+from common.measure.journal import Sample, Trial
 from common.measure.log import Log
-from common.measure.rows import Trial, output_speed, significant
+from common.measure.rows import given, output_speed, significant
+from common.measure.summary import SpeedUp
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a sweep's or longmixed's report, from the run directory alone."""
     log = Log(folder)
-    greedy = log.of_kind("greedy")
+    trials = log.main()
     cells = log.cells.values()
     counts = sorted({cell["at_once"] for cell in cells})
     groups = sorted({(cell["kind"], cell["shape"]) for cell in cells})
     kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
-    rows = [
-        _row(log, [t for t in greedy if _is(log, t, kind, shape, count)], arm)
-        | {"kind": kind, "shape": shape, "at_once": count}
+    rows: list[Row] = [
+        {
+            **_measured(log, [t for t in trials if _is(log, t, kind, shape, count)], arm),
+            "kind": kind,
+            "shape": shape,
+            "at_once": count,
+        }
         for kind, shape in groups
         for count in counts
         for arm in log.arms
     ]
     ratios = [
-        _ratios(log, [t for t in greedy if _is(log, t, kind, None, count)], kind, count)
+        _ratios(log, [t for t in trials if _is(log, t, kind, None, count)], kind, count)
         for kind in kinds
         for count in counts
     ]
     return {
         **log.head(),
-        "document": log.manifest["plan"]["inputs"],
+        "document": cast(Document, log.manifest["plan"]["inputs"]),
         "rows": rows,
         "ratios": ratios,
         "turns": [_turn(ratios, kind, layout) for kind in kinds for layout in LAYOUTS],
@@ -40,8 +57,8 @@ def summarise(folder: Path) -> dict[str, Any]:
         "failed": log.failed(),
         "drift": log.drift(output_speed),
         "flags": log.flags(),
-        "known_answer": log.known_answer(greedy),
-        "cells_wrong": log.cells_wrong(greedy),
+        "known_answer": log.known_answer(trials),
+        "cells_wrong": log.cells_wrong(trials),
         "time": log.time(),
     }
 
@@ -53,11 +70,11 @@ def _is(log: Log, trial: Trial, kind: str, shape: str | None, at_once: int) -> b
     )
 
 
-def _row(log: Log, trials: list[Trial], arm: str) -> dict[str, Any]:
+def _measured(log: Log, trials: list[Trial], arm: str) -> Measured:
     """One arm at one shape and number of requests."""
     own = [trial for trial in trials if trial["arm"] == arm]
     samples = [sample for trial in own for sample in trial["samples"]]
-    counted = [trial["counters"]["busy_slots"] for trial in own]
+    counted = [given(trial["counters"])["busy_slots"] for trial in own]
     busy = [value for value in counted if value is not None]
     return {
         "arm": arm,
@@ -72,23 +89,23 @@ def _row(log: Log, trials: list[Trial], arm: str) -> dict[str, Any]:
     }
 
 
-def _tpot(sample: dict[str, Any]) -> float | None:
+def _tpot(sample: Sample) -> float | None:
     """Milliseconds per output token after the first, on the client's clock."""
-    if sample["ttft_ms"] is None or sample["last_text_ms"] is None or sample["predicted_n"] < 2:
-        return None
-    return float((sample["last_text_ms"] - sample["ttft_ms"]) / (sample["predicted_n"] - 1))
+    first, last, tokens = sample["ttft_ms"], sample["last_text_ms"], given(sample["predicted_n"])
+    return None if first is None or last is None or tokens < 2 else (last - first) / (tokens - 1)
 
 
-def _percentiles(values: list[float]) -> dict[str, float | None]:
+def _percentiles(values: list[float]) -> Percentiles:
     if not values:
         return {"p50": None, "p90": None, "p99": None}
     cuts = (
         statistics.quantiles(values, n=100, method="inclusive") if len(values) > 1 else values * 99
     )
-    return {f"p{p}": significant(cuts[p - 1]) for p in (50, 90, 99)}
+    p50, p90, p99 = (significant(cuts[p - 1]) for p in (50, 90, 99))
+    return {"p50": p50, "p90": p90, "p99": p99}
 
 
-def _spread(speeds: dict[Any, float]) -> float | None:
+def _spread(speeds: dict[stats.Key, float]) -> float | None:
     """Largest over smallest speed of the same batch in different rounds, minus 1; the worst."""
     worst = None
     for cell in {cell for cell, _ in speeds}:
@@ -98,27 +115,30 @@ def _spread(speeds: dict[Any, float]) -> float | None:
     return significant(worst)
 
 
-def _ratios(log: Log, trials: list[Trial], kind: str, at_once: int) -> dict[str, Any]:
+def _ratios(log: Log, trials: list[Trial], kind: str, at_once: int) -> Ratio:
     """Drafter over none in each layout, and shared over per-slot with and without drafter."""
     speeds = {arm: measure_rows.speeds(trials, arm, output_speed) for arm in log.arms}
-    found: dict[str, Any] = {"kind": kind, "at_once": at_once, "drafter": {}, "sharing": {}}
-    for layout in LAYOUTS:
-        found["drafter"][layout] = measure_rows.speed_up(
-            speeds[f"{OFF}, {layout}"], speeds[f"{ON}, {layout}"]
-        )
-    for name in (OFF, ON):
-        found["sharing"][name] = measure_rows.speed_up(
-            speeds[f"{name}, per-slot"], speeds[f"{name}, shared"]
-        )
-    return found
+
+    def over(arm: str, base: str) -> SpeedUp | None:
+        return measure_rows.speed_up(speeds[base], speeds[arm])
+
+    return {
+        "kind": kind,
+        "at_once": at_once,
+        "drafter": {layout: over(f"{ON}, {layout}", f"{OFF}, {layout}") for layout in LAYOUTS},
+        "sharing": {
+            "none": over(f"{OFF}, shared", f"{OFF}, per-slot"),
+            "drafter": over(f"{ON}, shared", f"{ON}, per-slot"),
+        },
+    }
 
 
-def _turn(ratios: list[dict[str, Any]], kind: str, layout: str) -> dict[str, Any]:
+def _turn(ratios: list[Ratio], kind: str, layout: Layout) -> Turn:
     """The number of requests at once from which the drafter is a loss."""
     points = [
-        (float(row["at_once"]), row["drafter"][layout])
+        (float(row["at_once"]), up)
         for row in ratios
-        if row["kind"] == kind and row["drafter"][layout]
+        if row["kind"] == kind and (up := row["drafter"][layout])
     ]
     most = max((count for count, _ in points), default=None)
     return {

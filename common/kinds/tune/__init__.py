@@ -8,6 +8,7 @@ KINDS = (
         "find the best setting: TUNE_FOR=chat|documents|many; APPLY=1 writes it into tpu.env",
         __name__,
         "TUNE_",
+        schema_version=2,
         section=True,
     ),
 )

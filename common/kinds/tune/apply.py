@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from common import env_file
 from common.errors import RigError
+from common.kinds.tune.schema import Recommendation
 from common.measure import run
 from common.measure.page import LEVEL
+from common.measure.rows import given
 from common.rig import FILE, GROUPS, Rig
 
 TUNES_OWN = ("PARALLEL", "SPEC_SYNTH_RATES")
@@ -60,7 +61,9 @@ def apply(rig: Rig, folder: Path) -> dict[str, str]:
     changes = recommended(folder)
     if changes:
         summary = json.loads((folder / run.SUMMARY).read_text(encoding="utf-8"))
-        env_file.rewrite(rig.folder / FILE, changes, note(summary, folder.resolve().name))
+        env_file.rewrite(
+            rig.folder / FILE, changes, note(summary["recommendation"], folder.resolve().name)
+        )
     return changes
 
 
@@ -73,10 +76,9 @@ def recommended(folder: Path) -> dict[str, str]:
         raise RigError(f"{folder} has no recommendation: {error}; is it a tune run?") from None
 
 
-def note(summary: dict[str, Any], name: str) -> str:
+def note(found: Recommendation, name: str) -> str:
     """The comment above a setting that was written."""
-    found = summary["recommendation"]
-    up = found["speed_up"]
+    up = given(found["speed_up"])
     return (
         f"{NOTE}for {found['workload']}, {up['ratio']:.3f}x ({LEVEL} {up['low']:.3f} to "
         f"{up['high']:.3f}) of the setting before; run {name}"

@@ -11,9 +11,11 @@ from typing import Any
 from common.errors import RigError
 from common.kinds.tune import choosing
 from common.kinds.tune.choosing import WORTH
+from common.kinds.tune.schema import Dropped
 from common.measure import stats
-from common.measure.arms import GREEDY
-from common.measure.plan import Arm, Round
+from common.measure.arms import SAMPLING
+from common.measure.journal import Manifest, Trial
+from common.measure.plan import Arm, Round, seeded
 from common.measure.rows import output_speed
 from common.rig import needs_drafter
 
@@ -21,7 +23,6 @@ RULE = 2
 """of asking and deciding; 1 asked the tasks of documents and many in several rounds"""
 MOSTLY = 3 / 4
 CHOOSE, CONFIRM, DRIFT = "choose", "confirm", "drift"
-Line = Mapping[str, Any]
 Changes = Mapping[str, str]
 
 
@@ -31,13 +32,25 @@ class Space:
 
     An option is what it changes on top of the best so far; a SPEC_TYPE that begins with + is joined
     to the best so far. `looks` are the cells asked before each decision, `confirms` the cells of
-    each confirming round, of which none is in `looks`.
+    each confirming round, of which none is in `looks`. `headline` says how replies are drawn.
     """
 
     settings: Mapping[str, str]
     levers: Mapping[str, Sequence[Changes]]
     looks: Sequence[Sequence[str]]
     confirms: Sequence[Sequence[str]]
+    headline: str = "greedy"
+
+    def turn(self, name: str, kind: str, cells: Sequence[str], index: int) -> Round:
+        """The round of this index of its kind."""
+        return Round(name, kind, seeded(SAMPLING[self.headline], index), only=frozenset(cells))
+
+    def look(self, lever: str, index: int) -> Round:
+        return self.turn(f"{lever}-{index + 1}", CHOOSE, self.looks[index], index)
+
+    def drift(self) -> Round:
+        """The first look of the first arm again."""
+        return self.turn(DRIFT, DRIFT, self.looks[0], 0)
 
     def to_json(self) -> dict[str, Any]:
         """What the manifest does not hold anyway."""
@@ -46,10 +59,11 @@ class Space:
             "levers": {lever: [dict(o) for o in options] for lever, options in self.levers.items()},
             "looks": [list(cells) for cells in self.looks],
             "confirms": [list(cells) for cells in self.confirms],
+            "headline": self.headline,
         }
 
 
-def space_of(manifest: Mapping[str, Any]) -> Space:
+def space_of(manifest: Manifest) -> Space:
     """The space that a run was made with.
 
     Raises RigError if its rounds shared tasks: no interval over rounds can be had of them.
@@ -60,7 +74,13 @@ def space_of(manifest: Mapping[str, Any]) -> Space:
             f"this tune run of {inputs['workload']} asked the same tasks in several rounds, so "
             "what it found is less sure than it looks; measure anew"
         )
-    return Space(manifest["settings"], inputs["levers"], inputs["looks"], inputs["confirms"])
+    return Space(
+        manifest["settings"],
+        inputs["levers"],
+        inputs["looks"],
+        inputs["confirms"],
+        inputs.get("headline", "greedy"),
+    )
 
 
 @dataclass
@@ -71,7 +91,7 @@ class Stage:
     arms: list[Arm]
     """the first is the best so far, unchanged"""
     rounds: list[Round] = field(default_factory=list)
-    dropped: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
     """arm -> after how many prompts, and why"""
     best: Arm | None = None
     """None while it is not decided, or if it was skipped"""
@@ -118,7 +138,7 @@ def mostly_ahead(up: stats.SpeedUp) -> bool:
 class Journal:
     """The journal's lines, by round and arm."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Trial]) -> None:
         self.speeds: dict[tuple[str, str], dict[str, float]] = {}
         self.failed: dict[tuple[str, str], str] = {}
         self.cells: dict[tuple[str, str], set[str]] = {}
@@ -126,7 +146,7 @@ class Journal:
             key = (line["round"], line["arm"])
             self.cells.setdefault(key, set()).add(line["cell"])
             if line["failed"] is None:
-                self.speeds.setdefault(key, {})[line["cell"]] = output_speed(dict(line))
+                self.speeds.setdefault(key, {})[line["cell"]] = output_speed(line)
             else:
                 self.failed.setdefault(key, line["failed"])
 
@@ -144,7 +164,7 @@ class Journal:
         }
 
 
-def replay(space: Space, lines: Sequence[Line]) -> Course:
+def replay(space: Space, lines: Sequence[Trial]) -> Course:
     """Take every decision that the journal allows.
 
     Raises RigError if the current setting itself failed, or every arm of a lever did.
@@ -163,7 +183,7 @@ def replay(space: Space, lines: Sequence[Line]) -> Course:
     course.winner = best
     _confirm(space, course, journal)
     if not course.todo:
-        drift = Round("drift", DRIFT, GREEDY, only=frozenset(space.looks[0]))
+        drift = space.drift()
         if not journal.holds(drift, course.current):
             course.todo = [(drift, course.current)]
     return course
@@ -199,8 +219,8 @@ def _applies(merged: Mapping[str, str], option: Changes) -> bool:
 def _choose(space: Space, stage: Stage, journal: Journal, current: Arm) -> list[tuple[Round, Arm]]:
     """Decide the stage as far as the journal goes; returns what is to be measured next."""
     alive = list(stage.arms)
-    for index, cells in enumerate(space.looks):
-        turn = Round(f"{stage.lever}-{index + 1}", CHOOSE, GREEDY, only=frozenset(cells))
+    for index in range(len(space.looks)):
+        turn = space.look(stage.lever, index)
         # The order is that of all arms, so that those left are mirrored whatever was dropped.
         blocks = [(turn, arm) for arm in in_turn(stage.arms, index) if arm in alive]
         if not all(journal.holds(turn, arm) for arm in alive):
@@ -263,7 +283,7 @@ def _confirm(space: Space, course: Course, journal: Journal) -> None:
 
 def confirm_rounds(space: Space) -> list[Round]:
     return [
-        Round(f"confirm-{index + 1}", CONFIRM, GREEDY, only=frozenset(cells))
+        space.turn(f"{CONFIRM}-{index + 1}", CONFIRM, cells, index)
         for index, cells in enumerate(space.confirms)
     ]
 

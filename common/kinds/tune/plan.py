@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from common.errors import RigError
 from common.kinds.tune import course
-from common.kinds.tune.course import CHOOSE, CONFIRM, DRIFT, Changes, Space
-from common.measure.arms import GREEDY
+from common.kinds.tune.course import CHOOSE, CONFIRM, Changes, Space
+from common.measure.arms import headline
 from common.measure.kind import Tools
 from common.measure.plan import Cell, Plan, Round
 from common.measure.texts import Document, Tokenizer, document, made, prompts
@@ -169,6 +169,7 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
         levers(rig),
         _parts(names[: len(choose)], looks[1]),
         _parts(names[len(choose) :], 1),
+        headline(rig),
     )
     start = course.replay(space, [])
     if all(stage.skipped for stage in start.stages):
@@ -193,12 +194,9 @@ def plan(rig: Rig, tokenizer: Tokenizer | None = None, quick: bool = False) -> P
 def _rounds(space: Space) -> list[Round]:
     """Every round that may come, for the manifest; which do is decided on the way."""
     found = [
-        Round(f"{lever}-{index + 1}", CHOOSE, GREEDY, only=frozenset(cells))
-        for lever in space.levers
-        for index, cells in enumerate(space.looks)
+        space.look(lever, index) for lever in space.levers for index in range(len(space.looks))
     ]
-    drift = Round(DRIFT, DRIFT, GREEDY, only=frozenset(space.looks[0]))
-    return [*found, *course.confirm_rounds(space), drift]
+    return [*found, *course.confirm_rounds(space), space.drift()]
 
 
 def _words(prefix: str, count: int) -> Words:

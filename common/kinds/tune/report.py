@@ -1,14 +1,23 @@
 """The text of a tune report."""
 
 from pathlib import Path
-from typing import Any
 
 from common.kinds.tune import apply as tune_apply
 from common.kinds.tune.choosing import WORTH
 from common.kinds.tune.rows import rounds
+from common.kinds.tune.schema import Stage, Summary
 from common.measure import figures, page
+from common.measure.arms import SAMPLED
+from common.measure.journal import Manifest
+from common.measure.rows import given
+from common.measure.stats import Verdict
+from common.measure.summary import SpeedUp
 
 WORTH_IN_WORDS = f"{WORTH - 1:.0%}"
+DRAWN = {
+    "greedy": "greedy",
+    "sampled": f"at temperature {SAMPLED['temperature']}, each round with a seed of its own",
+}
 LEVERS = {
     "draft": "Draft length and type",
     "types": "Draft types joined",
@@ -25,10 +34,10 @@ WORKLOADS = {
 }
 
 
-def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> str:
+def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
     """REPORT.md as text; draws the figures into `folder`."""
     arms = {row["arm"]: row["changes"] for stage in summary["stages"] for row in stage["rows"]}
-    shown = {**manifest, "plan": {**manifest["plan"], "arms": arms}}
+    shown: Manifest = {**manifest, "plan": {**manifest["plan"], "arms": arms}}
     pieces = [
         f"# Best setting for {summary['workload']}: {summary['rig']}, {manifest['started'][:10]}",
         *page.warnings(summary, manifest),
@@ -60,7 +69,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
             ]
         ),
         "## What was run",
-        page.what_was_run(shown),
+        page.what_was_run(shown, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
         "## Not measured",
@@ -69,7 +78,7 @@ def render(summary: dict[str, Any], manifest: dict[str, Any], folder: Path) -> s
     return "\n\n".join(part for part in pieces if part) + "\n"
 
 
-def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+def answer(summary: Summary, manifest: Manifest) -> str:
     """The answer in one sentence."""
     found = summary["recommendation"]
     where = f"On {page.hardware(manifest)}, for {summary['workload']}"
@@ -77,7 +86,7 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
         reason = found["reason"]
         verdict = "change nothing" if summary["complete"] else "nothing can be said yet"
         return f"{where}, {verdict}: {reason[0].lower()}{reason[1:]}{_no_drafter_ahead(summary)}"
-    up = found["speed_up"]
+    up = given(found["speed_up"])
     settings = " ".join(f"{key}={value}" for key, value in found["changes"].items())
     return (
         f"{where}, set {settings} ({summary['winner']}, the best of {_tried(summary)} tried): "
@@ -86,16 +95,16 @@ def answer(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
     )
 
 
-def _no_drafter_ahead(summary: dict[str, Any]) -> str:
+def _no_drafter_ahead(summary: Summary) -> str:
     """A sentence where no drafter, which every confirmation asks, did surely better than what is
     set, and the best found did not surely beat it; else nothing."""
-    rows = (summary["confirm"] or {"rows": []})["rows"]
+    rows = summary["confirm"]["rows"] if summary["confirm"] else []
     over_none = [row["over_none"] for row in rows if row["arm"] == summary["winner"]]
     ahead = [row["over_current"] for row in rows if row["over_none"] is None]
-    if not any(over_none) or not any(ahead):  # one of them is no drafter itself, or failed
+    best, up = next(iter(over_none), None), next(iter(ahead), None)
+    if best is None or up is None:  # one of them is no drafter itself, or failed
         return ""
-    up = ahead[0]
-    if (up["low"] or 0) < WORTH or (over_none[0]["low"] or 0) > 1:
+    if (up["low"] or 0) < WORTH or (best["low"] or 0) > 1:
         return ""
     return (
         f" But no drafter, which was not chosen, ran at {page.ratio(up)} ({page.interval(up)}) the "
@@ -103,12 +112,12 @@ def _no_drafter_ahead(summary: dict[str, Any]) -> str:
     )
 
 
-def _tried(summary: dict[str, Any]) -> int:
+def _tried(summary: Summary) -> int:
     """How many settings were tried, the current one among them."""
     return len({row["arm"] for stage in summary["stages"] for row in stage["rows"]})
 
 
-def _overridden(manifest: dict[str, Any]) -> list[str]:
+def _overridden(manifest: Manifest) -> list[str]:
     ours = tune_apply.overridden(manifest["overridden"])
     if not ours:
         return []
@@ -118,7 +127,7 @@ def _overridden(manifest: dict[str, Any]) -> list[str]:
     ]
 
 
-def _changes(summary: dict[str, Any]) -> list[str]:
+def _changes(summary: Summary) -> list[str]:
     changes = summary["recommendation"]["changes"]
     if not changes:
         return []
@@ -134,11 +143,12 @@ def _changes(summary: dict[str, Any]) -> list[str]:
     return [text]
 
 
-def _workload(summary: dict[str, Any]) -> str:
+def _workload(summary: Summary) -> str:
     what = WORKLOADS[summary["workload"]].format(slots=summary["slots"])
+    drawn = DRAWN[summary["headline"]]
     return (
         f"The workload is {what}. Speed is all output tokens over the time from sending to the end "
-        "of the last reply, reading the prompt included; greedy, replies of exact length. One "
+        f"of the last reply, reading the prompt included; {drawn}, replies of exact length. One "
         "lever after the other, each on top of the best so far, which runs again beside its "
         f"options. A setting is dropped as soon as its {page.LEVEL} interval over prompts rules it "
         "out: against the fastest, or against the best so far, where it cannot be worth "
@@ -151,12 +161,12 @@ def _workload(summary: dict[str, Any]) -> str:
     )
 
 
-def _asked(summary: dict[str, Any]) -> str:
+def _asked(summary: Summary) -> str:
     """What one cell is called."""
     return "batches" if summary["workload"] == "many" else "prompts"
 
 
-def _stage(stage: dict[str, Any], asked: str) -> list[str]:
+def _stage(stage: Stage, asked: str) -> list[str]:
     title = f"### {LEVERS[stage['lever']]}"
     if stage["skipped"]:
         return [title, f"Not tried: {stage['skipped']}."]
@@ -198,7 +208,7 @@ def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _confirmed(summary: dict[str, Any]) -> str:
+def _confirmed(summary: Summary) -> str:
     found = summary["confirm"]
     if found is None:
         if summary["winner"] is None:
@@ -256,7 +266,7 @@ def _confirmed(summary: dict[str, Any]) -> str:
     return f"{page.table(head, rows)}\n\n{text}"
 
 
-def _rounds(summary: dict[str, Any]) -> list[str]:
+def _rounds(summary: Summary) -> list[str]:
     """The ratio of every round of the confirmation."""
     found = summary["confirm"]
     rows = []
@@ -271,30 +281,30 @@ def _rounds(summary: dict[str, Any]) -> list[str]:
     return [page.table(head, rows)]
 
 
-def _confirm_figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _confirm_figure(summary: Summary, folder: Path) -> list[str]:
     """Coloured is what is recommended, not what *pays* where rounds hold several prompts."""
     found = summary["confirm"]
+    own = found["rows"] if found else []
     recommended = summary["winner"] if summary["recommendation"]["changes"] else None
-    rows = []
-    for row in found["rows"] if found else []:
+    rows: list[tuple[str, SpeedUp]] = []
+    for row in own:
         if up := row["over_current"]:
-            verdict = "pays" if row["arm"] == recommended else "even"
-            colored = {**up, "verdict": verdict}
-            rows.append({"arm": row["arm"], "speed_up": colored, "by_round": row["by_round"]})
+            verdict: Verdict = "pays" if row["arm"] == recommended else "even"
+            rows.append((row["arm"], {**up, "verdict": verdict}))
     if not rows:
         return []
-    dots = [{"arm": row["arm"], "speed_up": up} for row in rows for up in row["by_round"]]
+    dots = [(row["arm"], ratio) for row in own for ratio in row["by_round"]]
     path = folder / "figures" / "confirmed.svg"
     figures.speed_up(path, rows, dots, f"over what is set: mean and {page.LEVEL}; dots: rounds")
     return ["![Speed over the current setting, confirmed](figures/confirmed.svg)"]
 
 
-def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
+def _figure(summary: Summary, folder: Path) -> list[str]:
     rows = [
-        {"arm": f"{stage['lever']}: {row['arm']}", "speed_up": row["speed_up"]}
+        (f"{stage['lever']}: {row['arm']}", up)
         for stage in summary["stages"]
         for row in stage["rows"]
-        if row["speed_up"]
+        if (up := row["speed_up"])
     ]
     if not rows:
         return []
@@ -303,7 +313,7 @@ def _figure(summary: dict[str, Any], folder: Path) -> list[str]:
     return ["![Speed of everything that was tried, over the best so far](figures/tried.svg)"]
 
 
-def _effort(summary: dict[str, Any]) -> str:
+def _effort(summary: Summary) -> str:
     found = summary["effort"]
     grid = f"{found['grid_settings']} settings in {found['grid_trials']} trials"
     if found["grid_seconds"] is not None:
@@ -321,7 +331,7 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} minutes"
 
 
-def _failed(summary: dict[str, Any]) -> list[str]:
+def _failed(summary: Summary) -> list[str]:
     if not summary["failed"]:
         return []
     reasons = {(line["arm"], line["reason"]): None for line in summary["failed"]}
@@ -329,7 +339,7 @@ def _failed(summary: dict[str, Any]) -> list[str]:
     return ["## Failed", page.table(["setting", "why"], rows)]
 
 
-def _not_measured(summary: dict[str, Any]) -> str:
+def _not_measured(summary: Summary) -> str:
     text = (
         "Combinations of levers other than those above: each lever was tried on top of the best "
         "so far, so two that only help together can be missed. Other workloads than this one, "

@@ -1,28 +1,24 @@
 """Rows: the figures of a tune run in the shape that compare has."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from common.measure.quantities import Row, Summary, drift, figure, kept_share, speed_up
+from common.kinds.tune.schema import Summary
+from common.measure.journal import Manifest
+from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
 CONFIRMED = "confirmation"
 """where these were measured: on prompts not used to choose the setting"""
 
 
-def rows(summary: Summary, _manifest: Mapping[str, Any]) -> Iterator[Row | None]:
+def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
     for row in (summary["confirm"] or {"rows": []})["rows"]:
         name = row["arm"]
         yield figure("tokens_per_second", "tokens/s", name, row["tokens_per_second"], CONFIRMED)
-        yield _with_rounds(
-            speed_up(row["over_current"], name, CONFIRMED, "speed_over_current"), row
-        )
+        each = f"each round: {rounds(row['by_round'])}"
+        yield speed_up(row["over_current"], name, CONFIRMED, "speed_over_current", each)
         yield speed_up(row["over_none"], name, CONFIRMED)
         yield kept_share(row["kept"], name, CONFIRMED)
     yield drift(summary)
-
-
-def _with_rounds(found: Row | None, row: Mapping[str, Any]) -> Row | None:
-    return {**found, "note": f"each round: {rounds(row['by_round'])}"} if found else None
 
 
 def rounds(by_round: Sequence[float | None]) -> str:

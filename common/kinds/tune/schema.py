@@ -9,6 +9,7 @@ from common.measure.summary import (
     Drift,
     Failed,
     Flags,
+    Head,
     Kept,
     KnownAnswer,
     MemoryMib,
@@ -17,6 +18,8 @@ from common.measure.summary import (
     Strict,
     Time,
 )
+
+Workload = Literal["chat", "documents", "many"]
 
 
 class Document(Strict):
@@ -68,7 +71,7 @@ class Confirm(Strict):
 
 
 class Recommendation(Strict):
-    workload: Literal["chat", "documents", "many"]
+    workload: Workload
     changes: dict[str, str]
     speed_up: SpeedUp | None
     reason: str
@@ -78,20 +81,17 @@ class Effort(Strict):
     trials: Count
     choosing_trials: Count
     undropped_trials: Count
-    seconds: float | None
-    choosing_seconds: float | None
+    seconds: float
+    choosing_seconds: float
     grid_settings: Count
     grid_trials: Count
     grid_seconds: float | None
 
 
-class Summary(Strict):
-    schema: Literal[1]
-    what: Literal["tune"]
-    rig: str
-    quick: bool
-    complete: bool
-    workload: Literal["chat", "documents", "many"]
+class Summary(Head):
+    workload: Workload
+    headline: Literal["greedy", "sampled"]
+    """how replies were drawn"""
     document: Document
     slots: Some
     current: str

@@ -2,20 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from common.errors import RigError
-from common.kinds.tune import choosing
+from common.kinds.tune import choosing, schema
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
+from common.kinds.tune.schema import (
+    Confirm,
+    Confirmed,
+    Effort,
+    Recommendation,
+    Row,
+    Summary,
+    Workload,
+)
 from common.measure import rows as measure_rows
 from common.measure import stats
+from common.measure.journal import Trial
 from common.measure.log import Log
 from common.measure.plan import Arm, Round
-from common.measure.rows import Trial, output_speed, significant
+from common.measure.rows import output_speed, significant
+from common.measure.summary import SpeedUp
 
 
-def summarise(folder: Path) -> dict[str, Any]:
+def summarise(folder: Path) -> Summary:
     """Every figure of a tune report, from the run directory alone.
 
     Raises RigError if the run was decided by other rules than today's.
@@ -32,8 +43,13 @@ def summarise(folder: Path) -> dict[str, Any]:
     confirm = _confirm(log, space, course)
     return {
         **log.head(),
+        "repetition": log.repetition(log.of_kind(CONFIRM) or log.of_kind(CHOOSE)),
         "workload": inputs["workload"],
-        "document": {key: inputs[key] for key in ("document", "document_sha256") if key in inputs},
+        "headline": "sampled" if space.headline == "sampled" else "greedy",
+        "document": cast(
+            schema.Document,
+            {key: inputs[key] for key in ("document", "document_sha256") if key in inputs},
+        ),
         "slots": int(log.manifest["settings"]["PARALLEL"]),
         "current": course.current.name,
         "winner": course.winner.name if course.winner else None,
@@ -50,7 +66,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     }
 
 
-def _stage(log: Log, stage: Stage) -> dict[str, Any]:
+def _stage(log: Log, stage: Stage) -> schema.Stage:
     """One lever's arms, each over the best so far in the same rounds."""
     names = {turn.name for turn in stage.rounds}
     trials = [trial for trial in log.trials if trial["round"] in names]
@@ -64,7 +80,7 @@ def _stage(log: Log, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any]:
+def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> Row:
     unchanged = stage.arms[0].name
     own = [trial for trial in trials if trial["arm"] == arm.name]
     base = measure_rows.speeds(trials, unchanged, output_speed)
@@ -81,17 +97,17 @@ def _row(log: Log, stage: Stage, arm: Arm, trials: list[Trial]) -> dict[str, Any
     }
 
 
-def _while_choosing(base: choosing.Speeds, arm: choosing.Speeds) -> dict[str, Any] | None:
+def _while_choosing(base: choosing.Speeds, arm: choosing.Speeds) -> SpeedUp | None:
     """A speed-up with the interval that choosing goes by. It is none to call a verdict by."""
     found = measure_rows.speed_up(base, arm)
     if found is None:
         return None
     up = choosing.over_prompts(base, arm)
-    ends = {"low": significant(up.low), "high": significant(up.high)}
-    return {**found, **ends, "verdict": "unknown"}
+    low, high = significant(up.low), significant(up.high)
+    return {**found, "low": low, "high": high, "verdict": "unknown"}
 
 
-def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
+def _confirm(log: Log, space: Space, course: Course) -> Confirm | None:
     """The arms of the confirmation, over the current setting and over no drafter."""
     trials = log.of_kind(CONFIRM)
     if not trials:
@@ -103,7 +119,7 @@ def _confirm(log: Log, space: Space, course: Course) -> dict[str, Any] | None:
         return None
     speeds = {arm.name: journal.of(arm, done) for arm in course.confirming}
     none = next((arm.name for arm in course.confirming if _is_none(space, arm)), None)
-    rows = []
+    rows: list[Confirmed] = []
     for arm in course.confirming:
         own = [trial for trial in trials if trial["arm"] == arm.name]
         rows.append(
@@ -131,9 +147,7 @@ def _is_none(space: Space, arm: Arm) -> bool:
     return not tune.drafts({**space.settings, **arm.changes})
 
 
-def over(
-    speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str
-) -> dict[str, Any] | None:
+def over(speeds: Mapping[str, Mapping[stats.Key, float]], base: str, arm: str) -> SpeedUp | None:
     """An arm's speed-up over another in the confirmation; None over itself or if unmeasured."""
     if base == arm or not speeds[base].keys() & speeds[arm].keys():
         return None
@@ -150,13 +164,16 @@ def _by_round(
     return [significant(found.get(turn.name)) for turn in rounds]
 
 
-def recommendation(
-    workload: str, course: Course, confirm: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def recommendation(workload: Workload, course: Course, confirm: Confirm | None) -> Recommendation:
     """What to set for the workload. No changes: leave the settings as they are."""
-    found: dict[str, Any] = {"workload": workload, "changes": {}, "speed_up": None}
+    found: Recommendation = {
+        "workload": workload,
+        "changes": {},
+        "speed_up": None,
+        "reason": "The run is not finished.",
+    }
     if course.winner is None:
-        return {**found, "reason": "The run is not finished."}
+        return found
     current, winner, up = course.current.name, course.winner.name, course.confirmed
     if winner == current:
         return {**found, "reason": f"Nothing that was tried beats the current setting, {current}."}
@@ -180,7 +197,7 @@ def recommendation(
     return {**found, "changes": changes, "speed_up": over_current, "reason": reason}
 
 
-def _effort(log: Log, space: Space, course: Course) -> dict[str, Any]:
+def _effort(log: Log, space: Space, course: Course) -> Effort:
     """Trials and seconds spent, beside those of the full grid, confirmed in the same way.
 
     The grid's seconds are its trials times what a trial took while choosing, starts included.

@@ -12,7 +12,7 @@ from typing import Any
 
 from common.digest import sha256
 from common.errors import RigError
-from common.kinds.accuracy import questions
+from common.kinds.accuracy import lm_eval, questions
 from common.kinds.accuracy.numbers import find_numbers
 from common.kinds.accuracy.outcomes import StoredReply, classify
 from common.kinds.accuracy.test import PROMPTS, Kept, Test, Verdict
@@ -38,14 +38,16 @@ class Question:
     """gsm8k_<line, counted from 0>"""
     text: str
     answer: Fraction
+    target: str
+    """the answer as text, as lm-evaluation-harness compares it"""
 
 
 @dataclass(frozen=True)
 class Score:
-    """The number each rule reads in a reply; None where the rule finds no number."""
+    """The number each of our rules reads in a reply; None where the rule finds no number."""
 
-    strict: Fraction | None
-    flexible: Fraction | None
+    last_number: Fraction | None
+    last_marked: Fraction | None
 
 
 def load() -> tuple[list[Question], str]:
@@ -90,12 +92,12 @@ def _question(path: Path, index: int, line: str) -> Question:
     try:
         row = json.loads(line)
         text, solution = row["question"], row["answer"]
-        answer = score(solution).strict
+        answer = score(solution).last_marked
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise RigError(f"{where}: expected a JSON object with question and answer") from error
     if answer is None:
         raise RigError(f"{where}: the answer has no number after ####")
-    return Question(id=f"gsm8k_{index}", text=text, answer=answer)
+    return Question(f"gsm8k_{index}", text, answer, lm_eval.clean(solution))
 
 
 def ask(question: Question) -> dict[str, Any]:
@@ -120,34 +122,39 @@ def messages(question: Question, template: str) -> list[dict[str, str]]:
 
 
 def keep(question: Question) -> dict[str, Any]:
-    return {"answer": str(question.answer)}
+    return {"answer": str(question.answer), "target": question.target}
 
 
 def verdict(kept: Kept, reply: StoredReply) -> Verdict:
-    """Both rules on one reply."""
+    """Our two rules and the harness's two on one reply."""
     numbers = vars(score(reply.content))
     answer = Fraction(kept["answer"])
-    return Verdict(
-        classify(reply),
-        {rule: None if number is None else str(number) for rule, number in numbers.items()},
-        {rule: number == answer for rule, number in numbers.items()},
-    )
+    read = {rule: None if number is None else str(number) for rule, number in numbers.items()}
+    right = {rule: number == answer for rule, number in numbers.items()}
+    # Runs of before targets were kept asked the published questions: all whole numbers.
+    target = kept.get("target", kept["answer"])
+    for rule in (lm_eval.strict, lm_eval.flexible):
+        name, text = f"lm_eval_{rule.__name__}", rule(reply.content)
+        read[name], right[name] = text, text == target
+    return Verdict(classify(reply), read, right)
 
 
 def score(reply_text: str) -> Score:
     """The numbers that count as the answer in a reply.
 
-    strict: the first number after the last `####`, on the first line there that is not blank.
-    flexible: the last number anywhere in the reply. What reads as a number is in
-    numbers.find_numbers. A score is right where it equals Question.answer exactly: 42.00 is 42,
-    41.99 is not.
+    last_number: the last number anywhere in the reply. last_marked: the first number after the last
+    `####` that has something to say, on the first line there that is not blank. What reads as a
+    number is in numbers.find_numbers. A score is right where it equals Question.answer exactly:
+    42.00 is 42, 41.99 is not.
     """
     numbers = find_numbers(reply_text)
-    return Score(strict=_after_marker(reply_text), flexible=numbers[-1] if numbers else None)
+    return Score(numbers[-1] if numbers else None, _after_marker(reply_text))
 
 
 def _after_marker(reply_text: str) -> Fraction | None:
     parts = MARKER.split(reply_text)
+    while len(parts) > 2 and _says_nothing(parts[-2], parts[-1]):
+        parts.pop()
     if len(parts) == 1:
         return None
     lines = parts[-1].strip().splitlines()
@@ -155,10 +162,26 @@ def _after_marker(reply_text: str) -> Fraction | None:
     return numbers[0] if numbers else None
 
 
+def _says_nothing(before: str, after: str) -> bool:
+    """Whether the marker between these is no answer: nothing follows it, or it closes a heading
+    (`#### 18 ####`), whatever follows on other lines."""
+    rest = after.partition("\n")[0] if "\n" not in before and _has_words(before) else after
+    return not _has_words(rest)
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
 TEST = Test(
     name="gsm8k",
     title="GSM8K",
-    scores={"strict": "GSM8K, strict", "flexible": "GSM8K, flexible"},
+    scores={
+        "last_number": "GSM8K, last number",
+        "last_marked": "GSM8K, last marked number",
+        "lm_eval_strict": "GSM8K, lm-eval strict",
+        "lm_eval_flexible": "GSM8K, lm-eval flexible",
+    },
     tokens=1024,
     published=SHA256,
     source=f"GSM8K: {REPOSITORY} at commit `{COMMIT[:12]}` (MIT).",
@@ -168,6 +191,7 @@ TEST = Test(
     keep=keep,
     expected="answer",
     verdict=verdict,
-    legend="*Strict* reads the number after the last `####`, *flexible* the last number in the "
-    "reply.",
+    legend="*Last number* is the last number in the reply, *last marked number* the one after the "
+    "last `####`. *lm-eval* judges the same reply by the rules of lm-evaluation-harness (gsm8k, "
+    "version 3), without its prompt, examples and stop words.",
 )
