@@ -28,12 +28,13 @@ def document(text: str, folder: Path) -> str:
     headings = [(one.tag, token) for one, token in pairwise(tokens) if one.type == "heading_open"]
     title = next((token.content for tag, token in headings if tag == "h1"), "Report")
     nav = html.contents([token.content for tag, token in headings if tag == "h2"])
-    for before, token in pairwise(tokens):
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if before.type == "td_open" and len(token.content) > LONG:
             before.attrSet("class", "long")
         if before.tag == "h2" and before.type == "heading_open":
             before.attrSet("id", html.anchor(token.content))
-        _fill(before, token, folder)
+        if token.children and _fill(token, token.children, folder):
+            before.hidden = after.hidden = True
     found: list[Token] = []
     for token in tokens:
         if token.type == "table_open":
@@ -47,17 +48,15 @@ def document(text: str, folder: Path) -> str:
     return html.document(title, f"<main>\n{body}</main>", CSS.read_text(encoding="utf-8"))
 
 
-def _fill(before: Token, token: Token, folder: Path) -> None:
-    """Put figures in place of their links, and lines in place of a cell's breaks."""
-    children = token.children or []
+def _fill(token: Token, children: list[Token], folder: Path) -> bool:
+    """Put lines in place of a cell's breaks, and a figure in place of its link; was it a figure?"""
     path = _figure(children[0], folder) if len(children) == 1 else None
-    if path:
-        before.hidden = True
-        said = children[0].content
-        drawn = html.figure(said, inline.svg(path, path.stem, said))
-        token.children = [_raw(drawn)]
-    elif children:
+    if path is None:
         token.children = [part for child in children for part in _plain(child)]
+        return False
+    said = children[0].content
+    token.children = [_raw(html.figure(said, inline.svg(path, path.stem, said)))]
+    return True
 
 
 def _figure(token: Token, folder: Path) -> Path | None:
