@@ -71,7 +71,7 @@ def speed_up(
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm for arm, _ in arms])
         axes.set_xlabel(xlabel)
-        _save(figure, path, axes, tips)
+        _save(figure, path, tips)
 
 
 def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
@@ -95,7 +95,7 @@ def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of drafts kept")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
-        _save(figure, path, axes, tips)
+        _save(figure, path, tips)
 
 
 def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
@@ -118,7 +118,7 @@ def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
         axes.set_xlabel(
             f"difference of the scores, in points (diamond and bar: estimate and {LEVEL})"
         )
-        _save(figure, path, axes, tips)
+        _save(figure, path, tips)
 
 
 def lines(
@@ -152,7 +152,7 @@ def lines(
         axes.set_xlabel(xlabel)
         axes.set_ylabel("speed-up over no drafter")
         axes.legend(frameon=False, fontsize=9)
-        _save(figure, path, axes, tips)
+        _save(figure, path, tips)
 
 
 def places(path: Path, found: Sequence[tuple[int, int, Interval]]) -> None:
@@ -176,7 +176,7 @@ def places(path: Path, found: Sequence[tuple[int, int, Interval]]) -> None:
         axes.set_xlabel("tokens in")
         axes.set_ylabel("requests at once")
         axes.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
-        _save(figure, path, axes)
+        _save(figure, path)
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
@@ -189,18 +189,19 @@ def _said(name: str, up: Interval) -> str:
     return f"{name}: {page.ratio(up)} ({level}{page.interval(up)}), {up['verdict']}"
 
 
-def _save(figure: Figure, path: Path, axes: Axes, tips: Sequence[Tip] = ()) -> None:
+def _save(figure: Figure, path: Path, tips: Sequence[Tip] = ()) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     # Trailing blanks trip diff tools and mean nothing.
     lines = [line.rstrip() for line in path.read_text().splitlines()]
     if tips:
-        lines[-1:] = [*_drawn(figure, axes, tips), lines[-1]]
+        lines[-1:] = [*_drawn(figure, tips), lines[-1]]
     path.write_text("\n".join(lines) + "\n")
 
 
-def _drawn(figure: Figure, axes: Axes, tips: Sequence[Tip]) -> list[str]:
+def _drawn(figure: Figure, tips: Sequence[Tip]) -> list[str]:
     """The tips as lines of the SVG, the last on top; its unit is the point, its y grows down."""
+    (axes,) = figure.axes
     points, height = 72 / figure.dpi, 72 * figure.get_figheight()
     found = [f' <g class="{TIPS}" style="{TIP_STYLE}">']
     for place, said in tips:
