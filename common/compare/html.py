@@ -187,5 +187,5 @@ def _ratios(found: Found) -> list[str]:
     if not rows:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"
-    axis = f"ratio of speeds; mark and bar: mean and {LEVEL} over prompts"
+    axis = f"ratio of speeds; mark and bar: mean and {LEVEL}"
     return [html.figure(caption, forest("ratios", caption, rows, axis, True))]
