@@ -53,7 +53,11 @@ def figure(
 
 
 def speed_up(
-    up: Interval | None, arm: str, place: str = "", quantity: str = "speed_up"
+    up: Interval | None,
+    arm: str,
+    place: str = "",
+    quantity: str = "speed_up",
+    note: str | None = None,
 ) -> Row | None:
     if up is None:
         return None
@@ -66,6 +70,7 @@ def speed_up(
         low=up["low"],
         high=up["high"],
         verdict=up["verdict"],
+        note=note,
     )
 
 

@@ -14,6 +14,9 @@ from common.rig import ROOT
 SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
 SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
+# What a manifest has beside its head: for runs of which that does not matter.
+HEAD = ("version", "what", "rig", "started", "ended")
+MADE = {key: value for key, value in run.read_manifest(SPEED).items() if key not in HEAD}
 DAYS = count(1)
 CARD = {
     "name": "NVIDIA GeForce RTX 3050 OEM",

@@ -91,13 +91,14 @@ def test_extra_drafters_and_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Pat
     assert arms["BF16"]["memory_mib"]["process_ready"] > 0
     assert summary["all_equal"] == {"equal": 3, "of": 3}
     text = (tmp_path / "run" / report.REPORT).read_text()
-    assert "Q4_0 1.250x (pays)" in text
+    assert "Q4_0 1.250x (unknown)" in text
     assert "BF16 and Q4_0: 3 of 3." in text
 
 
 def test_unequal_replies_are_counted() -> None:
-    def trial(arm: str, cell: str, text: str) -> Any:
-        return {"arm": arm, "cell": cell, "round": "1", "samples": [{"content": text}]}
+    def trial(arm: str, cell: str, text: str, turn: str = "1") -> Any:
+        said = {"content": text, "reasoning": "thought"}
+        return {"arm": arm, "cell": cell, "round": turn, "samples": [said]}
 
     trials = [
         trial("a", "x", "same"),
@@ -107,6 +108,13 @@ def test_unequal_replies_are_counted() -> None:
         trial("a", "z", "b has not answered"),
     ]
     assert rows.equal_replies(trials, ["a", "b"]) == {"equal": 1, "of": 2}
+    again = [trial("a", "x", "same", "2"), trial("b", "x", "not the same", "2")]
+    assert rows.equal_replies([*trials, *again], ["a", "b"]) == {"equal": 0, "of": 2}
+    again[1]["samples"][0] = {"content": "same", "reasoning": "other thoughts"}
+    assert rows.equal_replies([*trials, *again], ["a", "b"]) == {"equal": 0, "of": 2}
+    again[1]["samples"][0] = {"content": "same", "reasoning": "thought"}
+    assert rows.equal_replies([*trials, *again], ["a", "b"]) == {"equal": 1, "of": 2}
+    assert rows.equal_rounds([*trials, *again], "a") == {"equal": 1, "of": 1}
 
 
 @pytest.mark.engine

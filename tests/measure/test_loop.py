@@ -15,6 +15,7 @@ from common.measure.log import Log
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.rig import Rig
 from common.serving import client
+from tests.helpers.runs import MADE
 
 Fake = Callable[..., Engine]
 CELLS = ("first", "second", "third")
@@ -33,7 +34,7 @@ def plan_of(mark_failures: bool) -> Plan:
 
 def measured(rig: Rig, engine: Engine, out: Path, plan: Plan) -> list[dict[str, Any]]:
     rig = rig.variant({"PARALLEL": str(AT_ONCE), "SPEC_DRAFT_N_MAX": "1"})
-    manifest = {"plan": plan.to_json(), "settings": rig.settings()}
+    manifest = {**MADE, "plan": plan.to_json(), "settings": rig.settings()}
     begin = run.resume if out.exists() else run.create
     with begin(rig, "sweep", manifest, out) as current:
         loop.measure(plan, rig, engine, current, lambda *_: None)

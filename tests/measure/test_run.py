@@ -14,10 +14,8 @@ from common.errors import RigError
 from common.host import facts
 from common.measure import run
 from common.rig import ROOT, Rig
-from tests.helpers.runs import SPEED
+from tests.helpers.runs import MADE
 
-OTHERS = ("version", "what", "rig", "started", "ended")
-MADE = {key: value for key, value in run.read_manifest(SPEED).items() if key not in OTHERS}
 SETTINGS = {**MADE, "settings": {"PORT": "1", "CTX_SIZE": "8"}}
 
 

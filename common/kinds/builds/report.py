@@ -10,7 +10,7 @@ from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 
 NAMES = {"rig": "the rig's own", "other": "the other"}
-VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unknown"}
+VERDICTS = {"pays": "faster", "loses": "slower", "even": "even", "unknown": "unclear"}
 
 
 def render(summary: Summary, manifest: Manifest, folder: Path) -> str:

@@ -18,11 +18,11 @@ def rows(summary: Summary, manifest: Manifest) -> Iterator[Row | None]:
         yield figure("ttft", "ms", name, arm["ttft_ms"])
         yield figure("reading", "tokens/s", name, arm["reading_per_second"])
         yield peak_memory(arm["memory_mib"], name)
-    drafting = [(up["ratio"], arm["arm"]) for arm in summary["arms"] if (up := arm["speed_up"])]
-    if drafting:
-        _, best = max(drafting, key=lambda arm: arm[0])
-        length = manifest["plan"]["arms"].get(best, {}).get("SPEC_DRAFT_N_MAX")
-        yield figure("best_draft_length", "tokens", best, int(length) if length else None)
+    if best := summary["best"]:
+        name, note = best["arm"], f"best of {best['of']}"
+        yield speed_up(best["speed_up"], name, quantity="best_speed_up", note=note)
+        length = manifest["plan"]["arms"].get(name, {}).get("SPEC_DRAFT_N_MAX")
+        yield figure("best_draft_length", "tokens", name, int(length) if length else None)
     place = "temperature 0.8" if summary["headline"] == "greedy" else "temperature 0"
     for arm_beside in summary["beside"]:
         yield speed_up(arm_beside["speed_up"], arm_beside["arm"], place)

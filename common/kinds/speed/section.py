@@ -20,17 +20,20 @@ def section(found: Found) -> Section | None:
     rows = []
     for run in of(found, "speed"):
         speeds, ups = figures(found, run, "tokens_per_second"), figures(found, run, "speed_up")
-        best = max((up for up in ups if not up["place"]), key=lambda up: up["value"], default=None)
+        best = next(iter(figures(found, run, "best_speed_up")), None)
         arm = best["arm"] if best else ""
+        whole = at(figures(found, run, "whole_reply_speed_up"), arm)
+        other = next((up for up in ups if up["place"] and up["arm"] == arm), None)
         rows.append(
             [
                 short(run["run"]),
                 run["hardware"],
                 value(at(speeds, BASELINE), 1),
-                arm,
+                f"{arm} ({best['note']})" if best else "",
                 speed_up(best),
                 (best["verdict"] or "") if best else "",
-                speed_up(at(ups, arm, "temperature 0.8")),
+                speed_up(whole),
+                f"{other['place']}: {speed_up(other)}" if other else "",
                 value(at(figures(found, run, "kept"), arm), 3) or "absent",
                 to_know(run),
             ]
@@ -45,14 +48,14 @@ def section(found: Found) -> Section | None:
         "best arm",
         f"speed-up ({LEVEL})",
         "verdict",
-        f"at temperature 0.8 ({LEVEL})",
+        f"whole reply ({LEVEL})",
+        f"sampled otherwise ({LEVEL})",
         "kept",
         "to know",
     ]
     text = (
-        "One request at a time, greedy unless it says otherwise. The best of several arms is "
-        "named, which flatters it a little; every arm is in the figure of compare.html and in "
-        "compare.csv."
+        "One request at a time. The interval of the best of several arms is wide enough for having "
+        "picked it; every arm is in the figure of compare.html and in compare.csv."
     )
     return Section(
         "Speed", text, [Table("Speed without a drafter and with the best one", head, rows)]
@@ -78,6 +81,7 @@ def _quoted(found: Found) -> list[list[str]]:
                     none["words"].split()[0],
                     f"n={length}" if length else "",
                     f"{up['words']} (no interval)",
+                    "",
                     "",
                     "",
                     "",

@@ -17,6 +17,7 @@ from typing import Any
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import Course, Space
 from common.measure.plan import Arm, Round
+from common.serving.client import Reply
 
 TOKENS = 128
 BASE = 60.0  # tokens per second without drafter
@@ -99,13 +100,8 @@ class World:
 
 def line(turn: str, arm: str, cell: str, seconds: float) -> Any:
     """A journal's line."""
-    sample = {
-        "predicted_n": TOKENS,
-        "wall_ms": seconds * 1000,
-        "draft_n": None,
-        "draft_n_accepted": None,
-        "clocks_disagree": False,
-    }
+    sample = Reply(predicted_n=TOKENS, wall_ms=seconds * 1000).to_json()
+    none = dict.fromkeys(("drafts", "drafted", "accepted", "prompt_tokens", "predicted_tokens"), 0)
     return {
         "round": turn,
         "arm": arm,
@@ -113,7 +109,7 @@ def line(turn: str, arm: str, cell: str, seconds: float) -> Any:
         "start": 0.0,
         "end": seconds,
         "failed": None,
-        "counters": {"accepted_per_pos": [], "drafts": 0},
+        "counters": {**none, "accepted_per_pos": [], "busy_slots": None},
         "memory_mib": None,
         "throttles": [],
         "samples": [sample],
