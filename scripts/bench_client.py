@@ -1,6 +1,7 @@
 """Measure what the streaming client costs per chunk, beside llama-benchy and AIPerf.
 
-Exits with 1 if the client does not keep its limits.
+Exits with 1 if the client costs more than it may beside the lightest of them. Without one there is
+no verdict.
 """
 
 import os
@@ -48,7 +49,7 @@ def body() -> int:
     summary = bench.summarise(current.folder)
     _cli.say(bench_report.answer(summary))
     _cli.say(f"report: {path}")
-    return 1 if summary["broken"] else 0
+    return 1 if summary["verdict"] == "missed" else 0
 
 
 def at_hand(names: str) -> tuple[list[Peer], dict[str, str]]:

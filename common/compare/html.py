@@ -205,5 +205,5 @@ def _ratios(found: Found) -> list[str]:
     if not rows:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"
-    axis = f"ratio of speeds; mark and bar: mean and {LEVEL} over prompts"
+    axis = f"ratio of speeds; mark and bar: mean and {LEVEL}"
     return [_figure(caption, forest("ratios", caption, rows, axis, True))]

@@ -5,13 +5,14 @@ from common.measure.page import LEVEL
 from common.measure.sections import Beside, Found, Section, Table, bounds, short, to_know
 
 READING = (
-    f"Intervals are {LEVEL}: of a speed-up over prompts, of a score over questions. *pays* means "
-    "the whole interval lies above 1, *loses* below, *even* that it holds 1. *Published* figures "
+    f"Intervals are {LEVEL}: of a speed-up over prompts and server starts, of a score over "
+    "questions. *pays* means that the whole interval and every round lie above 1, *loses* that "
+    "they lie below; anything else is *even*. *Published* figures "
     "were measured by others and are quoted; nothing published was measured here. A ratio is "
     "given only between runs, or between a run and a published figure, that are equal in engine, "
     "model file, drafter file, prompts, settings and length, and measured by committed code; of "
-    "the others it is said what differs. A ratio's interval is over prompts: it does not hold "
-    "what another day, or another card of the same name, would change."
+    "the others it is said what differs. A ratio's interval is over prompts and rounds: it does "
+    "not hold what another day, or another card of the same name, would change."
 )
 
 

@@ -279,9 +279,9 @@ def test_a_kind_of_a_later_version(plain: Path) -> None:
         (None, "make report RUN="),
         ("{", "cannot be read"),
         ("[1]", "cannot be read"),
-        ('{"what": "speed", "schema": 2}', "version 2"),
+        ('{"what": "speed", "schema": 1}', "version 1"),
         ('{"what": "speed"}', "version None"),
-        ('{"what": "speed", "schema": 1}', "is not as its schema says"),
+        ('{"what": "speed", "schema": 2}', "is not as its schema says"),
     ],
 )
 def test_a_summary_that_cannot_be_read(plain: Path, text: str | None, said: str) -> None:

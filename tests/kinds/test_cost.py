@@ -57,6 +57,9 @@ def test_arms_and_flags(tiny: Rig) -> None:
     bodies = [cell.bodies[0] for cell in plan.cells]
     assert len({body["seed"] for body in bodies}) == len(bodies) == 4
     assert all("seed" not in turn.sampling for turn in plan.rounds)
+    greedy = [turn for turn in plan.rounds if turn.kind == "greedy"]
+    assert [turn.descending for turn in greedy] == [False, True] * 2
+    assert [turn.kind for turn in plan.rounds[len(greedy) :]] == ["drift"]
 
 
 @pytest.mark.parametrize("value", ["1.5", "0", "a", "0.5,,0.6", "nan"])
@@ -67,7 +70,7 @@ def test_bad_shares(tiny: Rig, key: str, value: str) -> None:
 
 
 def test_acceptance_that_is_set_is_said_on_any_report() -> None:
-    summary: Any = {"quick": False, "complete": True}
+    summary: Any = {"quick": False, "complete": True, "repetition": None}
     manifest: Any = {"settings": {"MODEL": "m.gguf", "SPEC_SYNTH_RATES": "0.5"}}
     (said,) = page.warnings(summary, manifest | {"what": "speed"})
     assert "Acceptance was set" in said
@@ -128,26 +131,112 @@ def test_figures_by_hand(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     rows = {row["draft_length"]: row for row in summary["break_even"]}
     assert (rows[1]["why"], rows[1]["at"]) == ("below", None)
     assert (rows[2]["why"], rows[2]["at"]) == ("above", None)
-    assert rows[1]["by_cost"] == pytest.approx(47 / 31 / 1.25 - 1, rel=1e-4)
+    by_cost = {"value": pytest.approx(47 / 31 / 1.25 - 1, rel=1e-4), "low": None, "high": None}
+    assert rows[1]["by_cost"] == by_cost
     text = (tmp_path / "run" / report.REPORT).read_text()
     assert "The weights are made up and the text is meaningless" in text
-    assert "n=1 below 0.4, the least measured, about 0.21 by cost" in text
-    assert "n=2 above 0.4, the most measured" in text
+    said = "at every acceptance measured (0.4, no interval)"
+    assert f"n=1 not found: faster {said}; n=2 not found: slower {said}" in text
+    assert "pays" not in text
+    assert "| 0.21 (no interval) |" in text
     assert "Known-answer pair" not in text
 
 
-def test_break_even_between_points() -> None:
-    def arm(accept: float, ratio: float) -> Any:
-        up = {"ratio": ratio, "low": ratio / 1.1, "high": ratio * 1.1}
-        return {"draft_length": 2, "accept": accept, "speed_up": up, "step_cost": 1.8}
+def test_several_rounds_give_intervals(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
+    fake(rate="2000", speed_ups="1:1.25,2:0.8,3:1.6", accept="1,0")
+    summary = measured(tiny, tmp_path / "run", COST_ACCEPT="0.4")
+    rows = {row["draft_length"]: row for row in summary["break_even"]}
+    for row in rows.values():
+        # The fake's speed is exact, so the intervals have no width.
+        for found in (row["step_cost"], row["by_cost"]):
+            assert found["low"] == found["value"] == found["high"] is not None
+    # 47 tokens are 31 steps at any length, since the fake accepts 1 and 0 in turn.
+    assert rows[3]["over_shorter"]["value"] == pytest.approx(0.5, rel=0.1)
+    text = (tmp_path / "run" / report.REPORT).read_text()
+    assert "**A longer draft was cheaper**: a step at n=3 took 0.5" in text
+    assert "at n=2 took" not in text
+    assert "| 1.250 1.250 1.250 1.250 | pays" in text
+    assert "n=3 not found: faster at every acceptance measured (0.4);" in text
 
-    arms = [arm(0.5, 0.8), arm(0.6, 1.0 / 0.8), arm(0.7, 1.5)]
-    row: Any = cost_summary._break_even(arms, 2)
-    assert row["at"] == pytest.approx(0.55)
-    assert row["low"] < 0.55 < row["high"]
-    assert row["by_cost"] == pytest.approx(acceptance_for(1.8, 2), rel=1e-5)
-    assert cost_report.in_words(row).startswith("0.55 (95%: 0.5")
-    assert cost_report.in_words(cost_summary._break_even([], 2)) == "not measured"
+
+def arm(accept: float, ratio: float, wide: float | None = 1.1) -> Any:
+    up: dict[str, Any] = {"ratio": ratio, "low": None, "high": None, "verdict": "unknown"}
+    if wide is not None:
+        up |= {"low": ratio / wide, "high": ratio * wide}
+        up["verdict"] = "pays" if up["low"] > 1 else "loses" if up["high"] < 1 else "even"
+    return {"draft_length": 2, "accept": accept, "speed_up": up}
+
+
+SURE = {"step_cost": {"value": 1.8, "low": 1.7, "high": 1.9}}
+UNSURE = {"step_cost": {"value": 1.8, "low": None, "high": None}}
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wide", "words"),
+    [
+        ((0.8, 1.25, 1.5), 1.1, "0.55 (95%: 0.5"),
+        ((0.8, 1.25, 1.5), 1.3, "0.55 (95%: below 0.5 to 0.6"),
+        ((0.8, 1.25, 1.5), 1.6, "0.55 (95%: below 0.5 to above 0.7)"),
+        ((0.8, 1.25, 1.5), None, "0.55 (no interval)"),
+        ((1.2, 1.3, 1.4), 1.1, "not found: faster at every acceptance measured (0.5 to 0.7)"),
+        (
+            (1.05, 1.3, 1.4),
+            1.1,
+            "not found: faster at every acceptance measured (0.5 to 0.7), but not surely so at",
+        ),
+        ((0.7, 0.8, 0.9), 1.1, "not found: slower at every acceptance measured (0.5 to 0.7)"),
+        ((1.2, 0.8, 0.9), 1.1, "not clear: faster at some and slower at higher acceptances"),
+        ((1.2, 0.8, 1.2), 1.1, "not clear: faster at some and slower at higher acceptances"),
+    ],
+)
+def test_break_even_between_points(
+    ratios: tuple[float, ...], wide: float | None, words: str
+) -> None:
+    arms = [arm(accept, up, wide) for accept, up in zip((0.5, 0.6, 0.7), ratios, strict=True)]
+    row: Any = {**cost_summary._break_even(arms, 2), **(SURE if wide else UNSURE)}
+    said = cost_report.in_words(row)
+    assert said.startswith(words)
+    assert ("not surely" in said) is ("not surely" in words)
+    nothing: Any = cost_summary._break_even([], 2)
+    assert cost_report.in_words(nothing) == "not measured"
+
+
+def steps(*costs: float) -> dict[tuple[str, str], float]:
+    """Step costs of two cells in two rounds."""
+    keys = [("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")]
+    return dict(zip(keys, costs, strict=True))
+
+
+def test_by_cost_has_the_interval_of_the_step_cost() -> None:
+    shorter, own = steps(2, 2, 2, 2), steps(1.7, 1.72, 1.69, 1.71)
+    row: Any = cost_summary._by_cost({1: shorter, 3: own}, 3)
+    cost, by_cost = row["step_cost"], row["by_cost"]
+    assert cost["low"] < cost["value"] < cost["high"]
+    for end, dear in cost.items():
+        assert by_cost[end] == pytest.approx(acceptance_for(dear, 3), rel=1e-4)
+    assert row["shorter"] == 1
+    assert row["over_shorter"]["value"] == pytest.approx(cost["value"] / 2, rel=1e-5)
+    assert row["over_shorter"]["high"] < 1
+    assert cost_summary._by_cost({1: shorter, 3: own}, 1)["over_shorter"] is None
+
+
+@pytest.mark.parametrize(
+    ("costs", "words"),
+    [
+        ((1.9, 1.91, 1.95, 1.96), "0.93 (95%: "),
+        ((1.9, 1.91, 1.95, 1.96), " to never)"),
+        ((2.5, 2.51, 2.5, 2.51), "never"),
+        ((0.9, 0.9, 0.9, 0.9), "0.00 (95%: 0.00 to 0.00)"),
+    ],
+)
+def test_by_cost_in_words(costs: tuple[float, ...], words: str) -> None:
+    row: Any = cost_summary._by_cost({1: steps(*costs)}, 1)
+    assert words in cost_report.by_cost_in_words(row)
+
+
+def test_by_cost_of_one_round_has_no_interval() -> None:
+    row: Any = cost_summary._by_cost({1: {("a", "1"): 1.5, ("b", "1"): 1.6}}, 1)
+    assert cost_report.by_cost_in_words(row) == "0.55 (no interval)"
 
 
 @pytest.mark.engine

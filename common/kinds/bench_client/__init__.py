@@ -8,6 +8,7 @@ KINDS = (
         "what the streaming client costs, beside its peers",
         __name__,
         "BENCH_CLIENT_",
+        schema_version=2,
         has_rows=False,
         of_rig=False,
     ),

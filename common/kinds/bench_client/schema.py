@@ -1,5 +1,7 @@
 """What summary.json of a bench-client run holds, and nothing else."""
 
+from typing import Literal
+
 from common.measure.summary import NotNegative, Some, Strict
 
 
@@ -10,7 +12,14 @@ class UsPerChunk(Strict):
     high: float
 
 
-class Row(Strict):
+class Beside(Strict):
+    lightest: str | None
+    """the peer that costs least"""
+    share: NotNegative | None
+    """our cost over its"""
+
+
+class Row(Beside):
     streams: Some
     us_per_chunk: dict[str, UsPerChunk | None]
     ttft_error_ms: NotNegative
@@ -23,5 +32,5 @@ class Summary(Strict):
     what: str
     complete: bool
     failures: dict[str, str]
-    broken: list[str]
+    verdict: Literal[None, "met", "missed"]
     rows: list[Row]

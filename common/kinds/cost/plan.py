@@ -14,7 +14,7 @@ from common import places
 from common.errors import RigError
 from common.known import chain, files
 from common.measure.kind import Tools
-from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Cell, Plan, Round, rounds_of
 from common.measure.rows import BASELINE
 from common.measure.texts import prompts
 from common.rig import Rig
@@ -26,7 +26,7 @@ PROMPTS = Path(__file__).with_name("prompts.yaml")
 
 LENGTHS = (1, 2, 3, 4)
 TOKENS = 48
-ROUNDS = 2
+ROUNDS = 4
 QUICK_CELLS = 2
 TINY = "tiny"
 SPARE = 2**30
@@ -102,7 +102,8 @@ def _missing(shape: str) -> list[str]:
 
 
 def plan(rig: Rig, quick: bool = False) -> Plan:
-    """No drafter, and draft lengths 1 to 4 at each of COST_ACCEPT; four short replies, twice.
+    """No drafter, and draft lengths 1 to 4 at each of COST_ACCEPT; four short replies, in
+    four rounds.
 
     A quick plan has two replies, once. Each cell has a seed of its own for what is accepted.
     """
@@ -119,8 +120,7 @@ def plan(rig: Rig, quick: bool = False) -> Plan:
             arms.append(Arm(f"n={length} at {accept:g}", change))
     greedy = {"temperature": 0}
     count = 1 if quick else ROUNDS
-    rounds = [Round(f"greedy-{turn}", "greedy", greedy) for turn in range(1, count + 1)]
-    rounds.append(Round("drift", "drift", greedy))
+    rounds = [*rounds_of("greedy", count, greedy), Round("drift", "drift", greedy)]
     return Plan(
         "cost", arms, cells, rounds, quick, inputs={"shape": rig.cost_shape}, prompts=PROMPTS
     )

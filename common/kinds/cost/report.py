@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from common.kinds.cost.schema import BreakEven, Summary
+from common.kinds.cost.schema import BreakEven, Summary, Times
 from common.measure import figures, page
 from common.measure.journal import Manifest
 
@@ -14,6 +14,7 @@ TITLES = {
     "31b": "Gemma 4 31B",
     "tiny": "the known-answer pair",
 }
+NO_INTERVAL = "no interval"
 
 
 def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
@@ -29,14 +30,18 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "it is set, and each reply draws from its own seed. *Kept* is accepted over drafted "
         "tokens, beside what it comes to on average. *Step cost* is the time of one step (draft n "
         "tokens, check them) over that of one token without drafter; it does not depend on the "
-        "acceptance. Speeds are the server's own timings, one request at a time; the intervals "
-        f"are {page.LEVEL} over replies.",
+        "acceptance. Speeds are the server's own timings, one request at a time. The interval "
+        f"is {page.LEVEL} over replies and server starts, for each arm alone; *each round* has the "
+        "speed-up of every round.",
         *_figure(summary, folder),
         "## Break-even",
         _break_even(summary),
         "*Between points* draws straight lines between the measured acceptances; its interval is "
         "where the ends of the speed-ups' intervals cross 1. *By cost* is the p at which "
-        "1 + p + ... + p^n equals the step cost, from all acceptances together.",
+        "1 + p + ... + p^n equals the step cost, from all acceptances together, with the ends of "
+        "the step cost's interval taken the same way; outside the measured acceptances it is "
+        "worked out, not measured.",
+        *_cheaper(summary),
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
@@ -55,23 +60,46 @@ def answer(summary: Summary, manifest: Manifest) -> str:
     told = "; ".join(f"n={row['draft_length']} {in_words(row)}" for row in summary["break_even"])
     return (
         f"On {page.hardware(manifest)}, with the layer sizes of {TITLES[summary['shape']]} and "
-        f"made-up weights, drafting pays from these acceptances on: {told or 'not measured'}."
+        "made-up weights, the acceptance at which drafting breaks even is: "
+        f"{told or 'not measured'}."
     )
 
 
 def in_words(row: BreakEven) -> str:
-    """Where one draft length breaks even."""
+    """Where one draft length breaks even, as far as it was measured."""
+    if row["least"] is None:
+        return "not measured"
+    unsure = "" if _has_interval(row) else f", {NO_INTERVAL}"
     if row["at"] is not None:
-        low = "below" if row["low"] is None else f"{row['low']:.2f}"
-        high = "above" if row["high"] is None else f"{row['high']:.2f}"
-        return f"{row['at']:.2f} ({page.LEVEL}: {low} to {high})"
-    if row["why"] == "below":
-        by_cost, least = row["by_cost"], row["least"]
-        guess = f", about {by_cost:.2f} by cost" if by_cost and least and by_cost < least else ""
-        return f"below {least:g}, the least measured{guess}"
-    if row["why"] == "above":
-        return f"above {row['most']:g}, the most measured"
-    return "not measured"
+        low = f"below {row['least']:g}" if row["low"] is None else f"{row['low']:.2f}"
+        high = f"above {row['most']:g}" if row["high"] is None else f"{row['high']:.2f}"
+        between = f"{page.LEVEL}: {low} to {high}" if _has_interval(row) else NO_INTERVAL
+        return f"{row['at']:.2f} ({between})"
+    ends = dict.fromkeys(f"{end:g}" for end in (row["least"], row["most"]))
+    measured = f"measured ({' to '.join(ends)}{unsure})"
+    if row["why"] == "mixed":
+        return f"not clear: faster at some and slower at higher acceptances {measured}"
+    word = "faster" if row["why"] == "below" else "slower"
+    sure = "" if row["sure"] or unsure else ", but not surely so at each"
+    return f"not found: {word} at every acceptance {measured}{sure}"
+
+
+def by_cost_in_words(row: BreakEven) -> str:
+    """The break-even that follows from the step cost, with its interval."""
+    found = row["by_cost"]
+    if found is None:
+        return ""
+    value, low, high = (
+        "never" if at is None else f"{at:.2f}"
+        for at in (found["value"], found["low"], found["high"])
+    )
+    if not _has_interval(row):
+        return f"{value} ({NO_INTERVAL})"
+    return value if low == high == "never" else f"{value} ({page.LEVEL}: {low} to {high})"
+
+
+def _has_interval(row: BreakEven) -> bool:
+    return row["step_cost"] is not None and row["step_cost"]["low"] is not None
 
 
 def _face(summary: Summary) -> str:
@@ -96,6 +124,7 @@ def _table(summary: Summary) -> str:
                 page.number(arm["tokens_per_second"]),
                 page.ratio(up) if up else ("" if drafted else "1 (baseline)"),
                 page.interval(up),
+                page.each_round(up),
                 up["verdict"] if up else "",
                 f"{page.kept(arm['kept'])} ({arm['kept_set']:.3f})" if drafted else "",
                 page.number(arm["step_cost"], 2),
@@ -108,6 +137,7 @@ def _table(summary: Summary) -> str:
         "tokens/s",
         "speed-up",
         page.LEVEL,
+        "each round",
         "verdict",
         "kept (on average)",
         "step cost",
@@ -137,13 +167,32 @@ def _figure(summary: Summary, folder: Path) -> list[str]:
 
 def _break_even(summary: Summary) -> str:
     rows = [
-        [str(row["draft_length"]), in_words(row), page.number(row["step_cost"], 2), _by_cost(row)]
+        [str(row["draft_length"]), in_words(row), _times(row["step_cost"]), by_cost_in_words(row)]
         for row in summary["break_even"]
     ]
     return page.table(["n", "between points", "step cost", "by cost"], rows)
 
 
-def _by_cost(row: BreakEven) -> str:
-    if row["step_cost"] is None:
+def _times(found: Times | None) -> str:
+    if found is None:
         return ""
-    return "never" if row["by_cost"] is None else f"{row['by_cost']:.2f}"
+    if found["low"] is None or found["high"] is None:
+        return f"{found['value']:.2f} ({NO_INTERVAL})"
+    return f"{found['value']:.2f} ({page.LEVEL}: {found['low']:.2f} to {found['high']:.2f})"
+
+
+def _cheaper(summary: Summary) -> list[str]:
+    """A remark where a step of a longer draft took less time than one of the next shorter."""
+    found = []
+    for row in summary["break_even"]:
+        over = row["over_shorter"]
+        if over is None or over["value"] >= 1:
+            continue
+        sure = over["high"] is not None and over["high"] < 1
+        found.append(
+            f"**A longer draft was cheaper{'' if sure else ', though this is not sure'}**: a step "
+            f"at n={row['draft_length']} took {_times(over)} of the time of one at "
+            f"n={row['shorter']}, though more is computed in it. Kernels made for some batch sizes "
+            "can do that; what did, this run does not tell."
+        )
+    return found

@@ -14,7 +14,17 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
         yield speed_up(arm["speed_up"], arm["arm"])
     for row in summary["break_even"]:
         name, note = f"n={row['draft_length']}", cost_report.in_words(row)
-        yield figure("step_cost", "x", name, row["step_cost"], note=f"break-even: {note}")
+        cost, by_cost = row["step_cost"], row["by_cost"]
+        if cost:
+            yield figure(
+                "step_cost",
+                "x",
+                name,
+                cost["value"],
+                low=cost["low"],
+                high=cost["high"],
+                note=f"break-even: {note}",
+            )
         yield figure(
             "break_even_acceptance",
             "share",
@@ -24,5 +34,14 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
             high=row["high"],
             note=note,
         )
-        yield figure("break_even_by_cost", "share", name, row["by_cost"])
+        if by_cost:
+            yield figure(
+                "break_even_by_cost",
+                "share",
+                name,
+                by_cost["value"],
+                low=by_cost["low"],
+                high=by_cost["high"],
+                note=cost_report.by_cost_in_words(row),
+            )
     yield drift(summary)

@@ -8,6 +8,7 @@ from common.measure.summary import (
     Head,
     Kept,
     MemoryMib,
+    Positive,
     Share,
     Some,
     SpeedUp,
@@ -28,16 +29,43 @@ class Arm(Strict):
     memory_mib: MemoryMib
 
 
-class BreakEven(Strict):
+class Times(Strict):
+    value: Positive
+    low: Positive | None
+    high: Positive | None
+
+
+class Acceptance(Strict):
+    """None: no acceptance is high enough; of an end, also that the step cost has no interval."""
+
+    value: Share | None
+    low: Share | None
+    high: Share | None
+
+
+class BetweenPoints(Strict):
+    """Read off between measured acceptances. `at` is None where `why` says that none lies on the
+    other side, `low` or `high` where that end of the interval lies outside of them."""
+
     draft_length: Some
     at: Share | None
     low: Share | None
     high: Share | None
-    why: Literal[None, "below", "above"]
+    why: Literal[None, "below", "above", "mixed"]
+    sure: bool
     least: Share | None
     most: Share | None
-    step_cost: float | None
-    by_cost: Share | None
+
+
+class ByCost(Strict):
+    step_cost: Times | None
+    by_cost: Acceptance | None
+    shorter: Some | None
+    over_shorter: Times | None
+
+
+class BreakEven(BetweenPoints, ByCost):
+    """Of one draft length."""
 
 
 class Summary(Head):

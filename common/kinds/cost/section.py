@@ -9,6 +9,7 @@ def section(found: Found) -> Section | None:
         by_cost = figures(found, run, "break_even_by_cost")
         for row in figures(found, run, "step_cost"):
             words = (row["note"] or "").removeprefix("break-even: ")
+            worked_out = at(by_cost, row["arm"])
             rows.append(
                 [
                     short(run["run"]),
@@ -16,7 +17,7 @@ def section(found: Found) -> Section | None:
                     row["arm"],
                     value(row, 2),
                     words,
-                    value(at(by_cost, row["arm"]), 2),
+                    (worked_out["note"] or "") if worked_out else "never",
                     to_know(run),
                 ]
             )
