@@ -4,7 +4,7 @@ from pathlib import Path
 
 from common.kinds.tune import apply as tune_apply
 from common.kinds.tune.schema import Stage, Summary
-from common.measure import figures, page
+from common.measure import energy, figures, page
 from common.measure.journal import Manifest
 from common.measure.rows import given
 
@@ -41,6 +41,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         _workload(summary),
         *_figure(summary, folder),
         *[part for stage in summary["stages"] for part in _stage(stage, _asked(summary))],
+        *energy.told(summary["energy"]),
         "## What was saved",
         _effort(summary),
         *page.known_answer(summary),
@@ -279,8 +280,8 @@ def _not_measured(summary: Summary) -> str:
     text = (
         "Combinations of levers other than those above: each lever was tried on top of the best "
         "so far, so two that only help together can be missed. Other workloads than this one, "
-        "answer quality, energy. What the best would be on another card."
-    )
+        "answer quality. What the best would be on another card."
+    ) + energy.not_measured(summary["energy"])
     if summary["workload"] == "many":
         slots = summary["slots"]
         text += (
