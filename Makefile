@@ -55,7 +55,7 @@ test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for 
 test-random: override PYTEST += -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
-test-browser: dev ## test llama.cpp's page for chatting in Chromium (apt install chromium chromium-driver)
+test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chromium (apt install chromium chromium-driver)
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@$(PYTHON) -m pytest tests/browser -m browser $(PYTEST)
 

@@ -1,18 +1,19 @@
-"""REPORT.md, its figures and summary.json: a pure function of the run directory."""
+"""REPORT.md, its figures, REPORT.html and summary.json: a pure function of the run directory."""
 
 import json
 from pathlib import Path
 
 from common import atomic, kinds
 from common.errors import RigError
-from common.measure import run, written
+from common.measure import markdown, run, written
 
 SUMMARY = run.SUMMARY
 REPORT = "REPORT.md"
+HTML = "REPORT.html"
 
 
 def write(folder: Path) -> Path:
-    """Make summary.json, the figures and REPORT.md; returns the report's path.
+    """Make summary.json, the figures, REPORT.md and REPORT.html; returns the report's path.
 
     Of a finished run it is noted what its files are now, so that a later change shows. Raises
     RigError if `folder` is not a run directory, or holds no finished trial.
@@ -28,6 +29,7 @@ def write(folder: Path) -> Path:
     text = kind.render(summary, manifest, folder)
     atomic.write(folder / SUMMARY, json.dumps(summary, indent=1) + "\n")
     (folder / REPORT).write_text(text, encoding="utf-8")
+    (folder / HTML).write_text(markdown.document(text, folder), encoding="utf-8")
     if manifest["ended"]:
         written.note(folder)
     return folder / REPORT

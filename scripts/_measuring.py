@@ -152,6 +152,7 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> Measured:
         "files": _files(loaded, plan),
         "card": cast(Card, found.describe()) if found else None,
         "host": cast(Host, facts.host()),
+        "energy": card.energy_source(found),
         "wall_s": None,
     }
 

@@ -52,6 +52,7 @@ SET = {
         "tests/kinds/accuracy/test_pairing.py",
         "have p = 0.0625; six have p = 0.03125",
     ),
+    "read every ten seconds": ("common/host/energy.py", "WATCH_S = 10.0"),
     "2.5 runs in 100": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
     "300 MiB, a guess": ("common/engines/llamacpp/memory.py", "RUNTIME_MIB = 300.0"),
     "200 MiB more": ("common/rigs/fitting.py", "SPARE_MIB = 200.0"),

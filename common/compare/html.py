@@ -7,13 +7,12 @@ from pathlib import Path
 from common.compare.conditions import KNOWN_ANSWER
 from common.compare.sections import READING, sections
 from common.compare.svg import Point, curves, forest
+from common.measure import html
 from common.measure.page import LEVEL
 from common.measure.rows import BASELINE
 from common.measure.sections import Figure, Found, Section, Table, at, figures, of, short
 
 CLOSING = "Every figure, one a row, is in compare.csv beside this page. Made by make compare."
-# Nothing may be fetched and no script may run, whatever ends up in a cell.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 CSS = Path(__file__).with_name("compare.css")
 BAND = f"shaded: {LEVEL}, cut off where wider than the figure"
 # Characters from which a cell gets more room before it wraps.
@@ -23,37 +22,26 @@ LONG, MIDDLE = 40, 18
 def render(found: Found, title: str) -> str:
     """The whole page as text."""
     parts = sections(found)
-    links = "".join(f'<li><a href="#{_id(s.title)}">{escape(s.title)}</a></li>' for s in parts)
     said = "".join(f"<li>{escape(text)}</li>" for text in found["answer"])
     body = "\n".join(_section(section, _figures(section.title, found)) for section in parts)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(title)}</title>
-<style>
-{CSS.read_text(encoding="utf-8")}</style>
-</head>
-<body>
-<header>
+    return html.document(
+        title,
+        f"""<header>
 <h1>{escape(title)}</h1>
 <ul>{said}</ul>
 <p class="soft">{_emphasis(READING)}</p>
 </header>
-<nav aria-label="Sections"><ul>{links}</ul></nav>
+{html.contents([section.title for section in parts])}
 <main>
 {body}
 </main>
-<footer><p class="soft">{CLOSING}</p></footer>
-</body>
-</html>
-"""
+<footer><p class="soft">{CLOSING}</p></footer>""",
+        CSS.read_text(encoding="utf-8"),
+    )
 
 
 def _section(section: Section, drawn: list[str]) -> str:
-    name = _id(section.title)
+    name = html.anchor(section.title)
     tables = "\n".join(_table(table) for table in section.tables)
     pictures = f'<div class="figures">\n{"".join(drawn)}</div>\n' if drawn else ""
     return (
@@ -69,7 +57,7 @@ def _table(table: Table) -> str:
         cells = "".join(f"<td{_room(cell)}>{escape(cell)}</td>" for cell in rest)
         rows.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(table.caption)}">\n'
+        f"{html.wide(table.caption)}\n"
         f"<table>\n<caption>{escape(table.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{chr(10).join(rows)}\n</tbody>\n</table>\n</div>"
     )
@@ -79,10 +67,6 @@ def _room(cell: str) -> str:
     if len(cell) <= MIDDLE:
         return ""
     return ' class="long"' if len(cell) > LONG else ' class="middle"'
-
-
-def _id(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _emphasis(text: str) -> str:
@@ -98,10 +82,6 @@ def _figures(title: str, found: Found) -> list[str]:
         "Ratios": _ratios,
     }.get(title)
     return make(found) if make else []
-
-
-def _figure(caption: str, svg: str) -> str:
-    return f"<figure>\n<figcaption>{escape(caption)}</figcaption>\n{svg}\n</figure>\n"
 
 
 def _rig_first(row: tuple[str, Point, str]) -> str:
@@ -155,10 +135,12 @@ def _speed(found: Found) -> list[str]:
         "Speed without a drafter; filled: measured here, hollow: published by others",
     )
     axis = f"speed-up over no drafter; mark and bar: mean and {LEVEL}"
-    drawn = [_figure(captions[0], forest("speed-up", captions[0], ups, axis, True))] if ups else []
+    drawn = (
+        [html.figure(captions[0], forest("speed-up", captions[0], ups, axis, True))] if ups else []
+    )
     if speeds:
         svg = forest("speed", captions[1], speeds, "tokens per second", False)
-        drawn.append(_figure(captions[1], svg))
+        drawn.append(html.figure(captions[1], svg))
     return drawn
 
 
@@ -172,7 +154,7 @@ def _longctx(found: Found) -> list[str]:
         if series:
             caption = f"Speed-up by depth, {short(run['run'])}, measured here; {BAND}"
             svg = curves(f"depth-{number}", caption, series, "tokens in front of the request")
-            drawn.append(_figure(caption, svg))
+            drawn.append(html.figure(caption, svg))
     return drawn
 
 
@@ -186,7 +168,7 @@ def _sweep(found: Found) -> list[str]:
         if series:
             caption = f"Speed-up by requests at once, {short(run['run'])}, measured here; {BAND}"
             svg = curves(f"at-once-{number}", caption, series, "requests at once")
-            drawn.append(_figure(caption, svg))
+            drawn.append(html.figure(caption, svg))
     return drawn
 
 
@@ -206,4 +188,4 @@ def _ratios(found: Found) -> list[str]:
         return []
     caption = "Speed of one hardware over another's, same files, engine and prompts"
     axis = f"ratio of speeds; mark and bar: mean and {LEVEL}"
-    return [_figure(caption, forest("ratios", caption, rows, axis, True))]
+    return [html.figure(caption, forest("ratios", caption, rows, axis, True))]

@@ -1,6 +1,7 @@
 """Card: what NVML says of the card, telemetry beside a measurement, and cool-down."""
 
 import json
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pynvml
 
 from common.errors import RigError
+from common.host.energy import WATCH_S, Packages, Source
 from common.rig import Rig
 
 HERTZ = 5.0
@@ -34,7 +36,7 @@ class Sample:
     memory_clock_mhz: int | None
     temperature_c: int | None
     power_w: float | None
-    memory_mib: float
+    memory_mib: float | None
     utilization_pct: int | None
     throttles: tuple[str, ...]
 
@@ -49,16 +51,22 @@ class Card:
     def sample(self) -> Sample:
         mask = _try(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle) or 0
         power = _try(pynvml.nvmlDeviceGetPowerUsage, self.handle)
+        memory = _try(pynvml.nvmlDeviceGetMemoryInfo, self.handle)
         utilization = _try(pynvml.nvmlDeviceGetUtilizationRates, self.handle)
         return Sample(
             _try(pynvml.nvmlDeviceGetClockInfo, self.handle, pynvml.NVML_CLOCK_SM),
             _try(pynvml.nvmlDeviceGetClockInfo, self.handle, pynvml.NVML_CLOCK_MEM),
             _try(pynvml.nvmlDeviceGetTemperature, self.handle, pynvml.NVML_TEMPERATURE_GPU),
             None if power is None else power / 1000,
-            pynvml.nvmlDeviceGetMemoryInfo(self.handle).used / 2**20,
+            None if memory is None else memory.used / 2**20,
             None if utilization is None else utilization.gpu,
             tuple(name for bit, name in THROTTLES.items() if mask & bit),
         )
+
+    def energy_j(self) -> float | None:
+        """Joules since the driver was loaded; None before Volta, or if the card is lost."""
+        counted = _try(pynvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
+        return None if counted is None else float(counted / 1000)
 
     def memory_mib(self) -> tuple[float, float]:
         """Free and total card memory in MiB."""
@@ -127,31 +135,75 @@ def find(rig: Rig) -> Card | None:
     )
 
 
-class Telemetry:
-    """Readings of the card at 5 Hz into a file, one line each. Without a card it does nothing."""
+def energy_source(card: Card | None) -> Source | None:
+    """What can be read here: joules or watts of the card; without one, joules of the CPU packages.
+    None: nothing."""
+    if card is None:
+        return "RAPL package" if Packages().read() is not None else None
+    if card.energy_j() is not None:
+        return "NVML energy counter"
+    return None if card.sample().power_w is None else "NVML power x time"
 
-    def __init__(self, card: Card | None, file: Path) -> None:
+
+class Telemetry:
+    """Readings of the card at 5 Hz into a file, one line each, and the energy that is drawn
+    meanwhile, from `source`. Without a card or a source it does nothing."""
+
+    def __init__(self, card: Card | None, file: Path, source: Source | None = None) -> None:
         self.card = card
         self.file = file
+        self.source = source
         self.seen: list[tuple[float, Sample]] = []
+        self._packages = Packages() if source == "RAPL package" else None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._work = self._sample if card else self._watch if self._packages else None
+        self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
 
     def __enter__(self) -> "Telemetry":
-        if self.card is not None:
+        if self._work:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        if self.card is not None:
+        if self._work:
             self._thread.join()
 
     def during(self, start: float, end: float) -> list[Sample]:
         """Samples between two `time.time()` values."""
         return [sample for when, sample in self.seen if start <= when <= end]
 
-    def _run(self) -> None:
+    def joules(self) -> float | None:
+        """What the source's counter says now; None without one, or if it cannot be read."""
+        if self._packages:
+            return self._packages.read()
+        counts = self.source == "NVML energy counter"
+        return self.card.energy_j() if self.card and counts else None
+
+    def drawn(self, before: float | None, start: float, end: float) -> float | None:
+        """Joules drawn from `start` to `end`, which is now; `before` is what `joules` said at the
+        start. None where that is not known: a counter that stood still has counted nothing."""
+        if self.source == "NVML power x time":
+            return self._power_x_time(start, end)
+        after = self.joules()
+        if before is None or after is None or after <= before:
+            return None
+        return after - before
+
+    def _power_x_time(self, start: float, end: float) -> float | None:
+        """Mean power times time; None if half of the readings that were due are missing."""
+        watts = [sample.power_w for sample in self.during(start, end)]
+        known = [power for power in watts if power is not None]
+        if len(known) < max(2.0, (end - start) * HERTZ / 2):
+            return None
+        return statistics.fmean(known) * (end - start)
+
+    def _watch(self) -> None:
+        assert self._packages is not None
+        while not self._stop.wait(WATCH_S):
+            self._packages.read()
+
+    def _sample(self) -> None:
         assert self.card is not None
         with self.file.open("a") as file:
             while not self._stop.wait(1 / HERTZ):

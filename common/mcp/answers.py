@@ -199,7 +199,7 @@ class CardSample(BaseModel):
     memory_clock_mhz: int | None
     temperature_c: int | None
     power_w: float | None
-    memory_used_mib: float
+    memory_used_mib: float | None
     memory_total_mib: float
     utilization_pct: int | None
     throttles: list[str]

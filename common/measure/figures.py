@@ -1,12 +1,17 @@
-"""Figures of a report as SVG: the same bytes for the same numbers."""
+"""Figures of a report as SVG: the same bytes for the same numbers.
+
+Each has tips: invisible strokes over its points and bars that say the value under the pointer.
+"""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from common.measure import page
 from common.measure.page import LEVEL
 from common.measure.summary import Difference, Interval, Kept
 
@@ -20,6 +25,16 @@ STYLE = {
     "axes.spines.right": False,
 }
 INK, PAYS, EVEN, LOSES = "#333333", "#2a7f62", "#8a8a8a", "#b5482f"
+TIPS = "tips"
+"""the class of the group of tips"""
+# Wide enough to find a point with a pointer.
+TIP_STYLE = (
+    "fill: none; stroke: #808080; stroke-width: 14; stroke-opacity: 0; pointer-events: stroke"
+)
+# Makes a line without length a disc. matplotlib sets other ends on every element, so each says it.
+ROUND = "stroke-linecap: round"
+Tip = tuple[Sequence[tuple[float, float]], str]
+"""a point or the ends of a line, in the figure's own units, and what is to be said there"""
 COLORS = {"pays": PAYS, "even": EVEN, "loses": LOSES, "unknown": EVEN}
 
 
@@ -33,13 +48,17 @@ def speed_up(
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(arms)), layout="constrained")
         axes = figure.subplots()
+        tips: list[Tip] = []
         for row, (arm, up) in enumerate(arms):
             own = [ratio for name, ratio in cells if name == arm and ratio]
             axes.plot(own, [row] * len(own), "o", color=INK, alpha=0.35, markersize=5)
             color = COLORS[up["verdict"]]
             if up["low"] is not None and up["high"] is not None:
                 axes.plot([up["low"], up["high"]], [row, row], color=color, linewidth=5, alpha=0.6)
+                tips.append(([(up["low"], row), (up["high"], row)], _said(arm, up)))
             axes.plot(up["ratio"], row, "D", color=color, markersize=8)
+            tips += [([(ratio, row)], f"{arm}, one dot: {ratio:.3f}x") for ratio in own]
+            tips.append(([(up["ratio"], row)], _said(arm, up)))
             axes.annotate(
                 f"{up['ratio']:.2f}x",
                 (up["ratio"], row),
@@ -52,7 +71,7 @@ def speed_up(
         axes.axvline(1, color=INK, linewidth=1)
         _rows(axes, [arm for arm, _ in arms])
         axes.set_xlabel(xlabel)
-        _save(figure, path)
+        _save(figure, path, tips)
 
 
 def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
@@ -61,17 +80,22 @@ def kept(path: Path, arms: Sequence[tuple[str, Kept]]) -> None:
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
         axes = figure.subplots()
         longest = 1
+        tips: list[Tip] = []
         for arm, found in arms:
             shares = [count / found["drafts"] for count in found["accepted_per_pos"][:16]]
             longest = max(longest, len(shares))
             axes.plot(range(1, len(shares) + 1), shares, "o-", label=arm, alpha=0.8)
+            tips += [
+                ([(at, share)], f"{arm}, position {at}: {share:.3f} of {found['drafts']} drafts")
+                for at, share in enumerate(shares, 1)
+            ]
         axes.set_ylim(0, 1)
         axes.set_xlim(0.7, longest + 0.3)
         axes.set_xticks(range(1, longest + 1))
         axes.set_xlabel("position in the draft")
         axes.set_ylabel("share of drafts kept")
         axes.legend(frameon=False, fontsize=9, loc="lower left")
-        _save(figure, path)
+        _save(figure, path, tips)
 
 
 def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
@@ -83,7 +107,8 @@ def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
         figure = Figure(figsize=(7.2, 0.8 + 0.62 * len(rows)), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0, color=INK, linewidth=1)
-        for row, (_, score) in enumerate(rows):
+        tips: list[Tip] = []
+        for row, (title, score) in enumerate(rows):
             if score["verdict"] == "not_a_test":
                 box = {"facecolor": "white", "edgecolor": "none"}
                 axes.text(0, row, "not a test", color=EVEN, ha="center", va="center", bbox=box)
@@ -94,6 +119,8 @@ def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
             )
             axes.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.6)
             axes.plot(middle, row, "D", color=color, markersize=8)
+            said = f"{title}: {middle:+.1f} points ({LEVEL}: {low:+.1f} to {high:+.1f})"
+            tips += [([(low, row), (high, row)], said), ([(middle, row)], said)]
         _rows(axes, [title for title, _ in rows])
         if all(score["verdict"] == "not_a_test" for _, score in rows):
             axes.set_xlim(-1, 1)
@@ -101,7 +128,7 @@ def differences(path: Path, rows: Sequence[tuple[str, Difference]]) -> None:
         axes.set_xlabel(
             f"difference of the scores, in points\n(diamond and bar: estimate and {LEVEL})"
         )
-        _save(figure, path)
+        _save(figure, path, tips)
 
 
 def lines(
@@ -114,7 +141,9 @@ def lines(
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 3.6), layout="constrained")
         axes = figure.subplots()
+        tips: list[Tip] = []
         for name, points in series.items():
+            tips += [([(p, up["ratio"])], _said(f"{name} at {p:,g}", up)) for p, up in points]
             x = [point for point, _ in points]
             (line,) = axes.plot(x, [up["ratio"] for _, up in points], "o-", label=name)
             band = [(p, up["low"], up["high"]) for p, up in points if up["low"] is not None]
@@ -133,7 +162,7 @@ def lines(
         axes.set_xlabel(xlabel)
         axes.set_ylabel("speed-up over no drafter")
         axes.legend(frameon=False, fontsize=9)
-        _save(figure, path)
+        _save(figure, path, tips)
 
 
 def places(path: Path, found: Sequence[tuple[int, int, Interval]]) -> None:
@@ -165,9 +194,29 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_ylim(len(labels) - 0.4, -0.7)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _said(name: str, up: Interval) -> str:
+    level = "" if up["low"] is None else f"{LEVEL}: "
+    return f"{name}: {page.ratio(up)} ({level}{page.interval(up)}), {up['verdict']}"
+
+
+def _save(figure: Figure, path: Path, tips: Sequence[Tip] = ()) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     # Trailing blanks trip diff tools and mean nothing.
     lines = [line.rstrip() for line in path.read_text().splitlines()]
+    if tips:
+        lines[-1:] = [*_drawn(figure, tips), lines[-1]]
     path.write_text("\n".join(lines) + "\n")
+
+
+def _drawn(figure: Figure, tips: Sequence[Tip]) -> list[str]:
+    """The tips as lines of the SVG, the last on top; its unit is the point, its y grows down."""
+    (axes,) = figure.axes
+    points, height = 72 / figure.dpi, 72 * figure.get_figheight()
+    found = [f' <g class="{TIPS}" style="{TIP_STYLE}">']
+    for place, said in tips:
+        ends = [(x * points, height - y * points) for x, y in axes.transData.transform(place)]
+        (x0, y0), (x1, y1) = ends[0], ends[-1]
+        path = f'd="M {x0:.2f} {y0:.2f} L {x1:.2f} {y1:.2f}" style="{ROUND}"'
+        found.append(f"  <path {path}><title>{escape(said)}</title></path>")
+    return [*found, " </g>"]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
+from common.host.energy import Source
 from common.measure.summary import Strict
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -111,6 +112,8 @@ class Measured(Made):
     image: NotRequired[str | None]
     files: dict[str, File]
     card: Card | None
+    energy: NotRequired[Source | None]
+    """where joules are read; None: nowhere. What goes on with a run keeps to it"""
     wall_s: float | None
 
 
@@ -222,6 +225,8 @@ class Trial(Versioned):
     end: float
     failed: str | None
     counters: Counters | None
+    energy_j: NotRequired[float | None]
+    """drawn from sending to the end of the last reply"""
     memory_mib: Memory | None
     throttles: list[str]
     samples: list[Sample]

@@ -10,7 +10,7 @@ from common.errors import RigError, StartError
 from common.host import card
 from common.measure.journal import Counters, Memory, Sample, Start, Trial
 from common.measure.plan import Arm, Cell, Plan, Round
-from common.measure.rows import given
+from common.measure.rows import given, significant
 from common.measure.run import JOURNAL, STARTS, TELEMETRY, Run, read_lines
 from common.rig import Rig
 from common.serving import client
@@ -37,7 +37,8 @@ def measure(
     deaths = 0
     starts = read_lines(run.folder, STARTS)
     first_temperature = starts[0]["temperature_c"] if starts else None
-    with card.Telemetry(present, run.folder / TELEMETRY) as telemetry:
+    energy = run.manifest.get("energy")
+    with card.Telemetry(present, run.folder / TELEMETRY, energy) as telemetry:
         for turn, arm in plan.course(lambda: read_lines(run.folder, JOURNAL)):
             cells = plan.asked(turn)
             todo = [cell for cell in cells if (turn.name, arm.name, cell.name) not in done]
@@ -152,6 +153,7 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
         "end": now,
         "failed": None,
         "counters": None,
+        "energy_j": None,
         "memory_mib": None,
         "throttles": [],
         "samples": [],
@@ -169,9 +171,10 @@ def _trial(
     bodies = [{**body, **turn.sampling} for body in cell.bodies]
     url = server.rig.url
     before = server.counters()
-    start = time.time()
+    joules, start = telemetry.joules(), time.time()
     replies = client.ask(url, bodies, plan.request_limit_s)
     end = time.time()
+    drawn = telemetry.drawn(joules, start, end)
     reasons = [reply.error for reply in replies if reply.error]
     counted = None
     if not reasons:
@@ -186,6 +189,7 @@ def _trial(
         "end": round(end, 3),
         "failed": joined(reasons),
         "counters": counted,
+        "energy_j": significant(drawn),
         "memory_mib": _memory(server, telemetry.card),
         "throttles": sorted({reason for sample in during for reason in sample.throttles}),
         "samples": [cast(Sample, reply.to_json()) for reply in replies],

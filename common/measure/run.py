@@ -33,7 +33,7 @@ TYPES = {
     WRITTEN: journal.Written,
 }
 # What may differ between the first part of a run and its continuation.
-FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden"}
+FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden", "energy"}
 
 
 class Run:

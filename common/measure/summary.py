@@ -7,6 +7,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from common.errors import RigError
+from common.host.energy import Source
 from common.measure.stats import Judgement, Verdict
 
 Count = Annotated[int, Field(ge=0)]
@@ -187,3 +188,28 @@ class Failed(Strict):
 class EqualReplies(Strict):
     equal: Count
     of: Count
+
+
+class EnergyRatio(Strict):
+    """Of joules per output token; below 1 is less."""
+
+    ratio: Positive
+    low: float | None
+    high: float | None
+
+
+class ArmEnergy(Strict):
+    place: str
+    arm: str
+    joules_per_token: Positive | None
+    over: str | None
+    """the arm that `ratio` is over"""
+    ratio: EnergyRatio | None
+    measured: Count
+    """trials whose energy is known"""
+    of: Count
+
+
+class Energy(Strict):
+    source: Source
+    arms: list[ArmEnergy]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,16 +23,26 @@ class Stand:
     temperature = 40
     throttle = 0
     power: int | None = 90_000
+    energy_mj: int | None = 5_000_000
+    lost = False
 
 
 @pytest.fixture
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     state = Stand()
 
-    def power(_handle: object) -> int:
-        if state.power is None:
+    def supported(value: int | None) -> int:
+        if value is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return state.power
+        return value
+
+    def unless_lost(call: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(*arguments: Any) -> Any:
+            if state.lost:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+            return call(*arguments)
+
+        return answer
 
     values: dict[str, Any] = {
         "nvmlInit": lambda: None,
@@ -40,7 +51,8 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
         "nvmlDeviceGetName": lambda _h: state.name,
         "nvmlDeviceGetTemperature": lambda _h, _kind: state.temperature,
         "nvmlDeviceGetClockInfo": lambda _h, _kind: 1500,
-        "nvmlDeviceGetPowerUsage": power,
+        "nvmlDeviceGetPowerUsage": lambda _h: supported(state.power),
+        "nvmlDeviceGetTotalEnergyConsumption": lambda _h: supported(state.energy_mj),
         "nvmlDeviceGetUtilizationRates": lambda _h: SimpleNamespace(gpu=97),
         "nvmlDeviceGetMemoryInfo": lambda _h: SimpleNamespace(
             used=2**30, free=7 * 2**30, total=8 * 2**30
@@ -48,7 +60,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _h: state.throttle,
     }
     for name, value in values.items():
-        monkeypatch.setattr(pynvml, name, value)
+        monkeypatch.setattr(pynvml, name, unless_lost(value))
     return state
 
 
@@ -124,3 +136,70 @@ def test_telemetry_is_written_and_found_by_time(
     first, second = telemetry.seen[0][0], telemetry.seen[1][0]
     assert len(telemetry.during(first, second)) == 2
     assert telemetry.during(0, 1) == []
+
+
+def test_energy_is_what_the_counter_moved_by(stand: Stand, rig_3050: Rig, tmp_path: Path) -> None:
+    found = card.find(rig_3050)
+    source = card.energy_source(found)
+    assert source == "NVML energy counter"
+    telemetry = card.Telemetry(found, tmp_path / "telemetry.jsonl", source)
+    before = telemetry.joules()
+    assert before == 5000
+    stand.energy_mj = 5_012_345
+    assert telemetry.drawn(before, 0, 1) == pytest.approx(12.345)
+
+
+@pytest.mark.parametrize("after", [None, 5_000_000, 4_999_999])
+def test_energy_that_is_not_known_is_absent(
+    stand: Stand, rig_3050: Rig, tmp_path: Path, after: int | None
+) -> None:
+    """The counter fails, stands still, or begins anew."""
+    telemetry = card.Telemetry(card.find(rig_3050), tmp_path / "file", "NVML energy counter")
+    before = telemetry.joules()
+    stand.energy_mj = after
+    assert telemetry.drawn(before, 0, 1) is None
+    stand.energy_mj = 6_000_000
+    assert telemetry.drawn(before, 0, 1) == 1000
+    assert telemetry.drawn(None, 0, 1) is None
+
+
+def test_a_lost_card_gives_no_energy_and_no_error(
+    stand: Stand, rig_3050: Rig, tmp_path: Path
+) -> None:
+    found = card.find(rig_3050)
+    assert found is not None
+    with card.Telemetry(found, tmp_path / "file", "NVML energy counter") as telemetry:
+        before = telemetry.joules()
+        stand.lost = True
+        seen = len(telemetry.seen)
+        while len(telemetry.seen) < seen + 2:
+            time.sleep(0.01)
+        assert telemetry.drawn(before, 0, 1) is None
+    assert telemetry.seen[-1][1].memory_mib is None
+    assert card.energy_source(found) is None
+
+
+def readings(*watts: float | None) -> list[tuple[float, card.Sample]]:
+    """From second 10 on, five a second."""
+    return [
+        (10.1 + index / card.HERTZ, card.Sample(None, None, None, power, 0.0, None, ()))
+        for index, power in enumerate(watts)
+    ]
+
+
+def test_power_x_time_where_a_card_counts_no_energy(
+    stand: Stand, rig_3050: Rig, tmp_path: Path
+) -> None:
+    stand.energy_mj = None
+    found = card.find(rig_3050)
+    source = card.energy_source(found)
+    assert source == "NVML power x time"
+    telemetry = card.Telemetry(found, tmp_path / "file", source)
+    telemetry.seen = readings(50.0, 50.0, 100.0, 100.0, 100.0, 900.0)
+    assert telemetry.drawn(None, 10, 11) == pytest.approx(80)
+    assert telemetry.drawn(None, 10, 10.2) is None  # one reading says nothing of a trial
+    assert telemetry.drawn(None, 10, 14) is None  # most are missing
+    telemetry.seen = readings(50.0, None, None, None, 50.0)
+    assert telemetry.drawn(None, 10, 11) is None
+    stand.power = None
+    assert card.energy_source(found) is None

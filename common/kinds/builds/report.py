@@ -5,7 +5,7 @@ from pathlib import Path
 from common.engines import Engine
 from common.kinds.builds import summary as builds_summary
 from common.kinds.builds.schema import Name, Summary
-from common.measure import figures, page
+from common.measure import energy, figures, page
 from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 
@@ -26,6 +26,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "*drafter's speed-up* is over no drafter in the same build. Intervals are "
         f"{page.LEVEL} over prompts and server starts. *Kept* is accepted over drafted tokens.",
         *_figure(summary, folder),
+        *energy.told(summary["energy"]),
         "## By prompt",
         _by_prompt(summary),
         *page.known_answer(summary),
@@ -43,7 +44,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "Long prompts and several requests at once, where a build may differ more: give the other "
         "build's settings to `make longctx` or `make sweep`, such as "
         f"`make longctx {_settings(manifest)}`. Other draft lengths, answer quality. What these "
-        "numbers would be on another card.",
+        "numbers would be on another card." + energy.not_measured(summary["energy"]),
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from common.kinds.builds.schema import Summary
+from common.measure import energy
 from common.measure.journal import Manifest
 from common.measure.quantities import (
     Row,
@@ -23,4 +24,5 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
         yield kept_share(arm["kept"], name)
         yield figure("ttft", "ms", name, arm["ttft_ms"])
         yield peak_memory(arm["memory_mib"], name)
+    yield from energy.figures(summary["energy"])
     yield drift(summary)

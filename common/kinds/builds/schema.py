@@ -6,6 +6,7 @@ from pydantic import Field
 
 from common.measure.summary import (
     Drift,
+    Energy,
     EqualReplies,
     Flags,
     Head,
@@ -54,6 +55,7 @@ class Summary(Head):
     builds: Annotated[list[Build], Field(min_length=2, max_length=2)]
     arms: list[Arm]
     cells: list[Cell]
+    energy: Energy | None
     drift: Drift
     flags: Flags
     known_answer: list[KnownAnswer] | None

@@ -6,7 +6,7 @@ from typing import Any
 from common.engines.llamacpp import build
 from common.kinds.builds.plan import PREFIX
 from common.kinds.builds.schema import Arm, Build, Cell, Name, Summary
-from common.measure import rows
+from common.measure import energy, rows
 from common.measure.journal import Manifest, Trial
 from common.measure.log import Log
 from common.measure.rows import BASELINE
@@ -23,6 +23,7 @@ def summarise(folder: Path) -> Summary:
         "cells": [
             _cell(cell, arm, trials) for cell in log.cells for arm in log.arms if not _is_other(arm)
         ],
+        "energy": energy.summarised(log, [_group(log, trials)]),
         "drift": log.drift(),
         "flags": log.flags(),
         "known_answer": log.known_answer(trials),
@@ -82,6 +83,16 @@ def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
         "memory_mib": log.memory(arm),
         "equal_rig": equal,
     }
+
+
+def _group(log: Log, trials: list[Trial]) -> energy.Group:
+    """Each arm over no drafter in its own build; that of the other build over the rig's own."""
+    over: dict[str, str | None] = {}
+    for arm in log.arms:
+        drafter = arm.removeprefix(PREFIX)
+        baseline = arm.removesuffix(drafter) + BASELINE
+        over[arm] = baseline if arm != baseline else BASELINE if _is_other(arm) else None
+    return energy.Group("", trials, over)
 
 
 def _cell(cell: str, drafter: str, trials: list[Trial]) -> Cell:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common.kinds.speed.schema import Summary
-from common.measure import figures, page
+from common.measure import energy, figures, page
 from common.measure.journal import Manifest
 from common.measure.rows import BASELINE
 from common.measure.summary import Interval
@@ -30,6 +30,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "TTFT is the time to the first text; *reply* the whole of it, in seconds. Each as half / 9 "
         "in 10 / 99 in 100 of the replies are no slower. *Whole reply* is the speed-up of output "
         "tokens over all of that time.",
+        *energy.told(summary["energy"]),
         "## By prompt",
         page.by_prompt(summary["cells"]),
         *_beside(summary),
@@ -42,7 +43,8 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         page.reproduce(manifest),
         "## Not measured",
         "Long prompts, several requests at once, answer quality. Other draft lengths than those "
-        "above. What these numbers would be on another card.",
+        "above. What these numbers would be on another card."
+        + energy.not_measured(summary["energy"]),
     ]
     return "\n\n".join(part for part in pieces if part) + "\n"
 

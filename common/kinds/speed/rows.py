@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from common.kinds.speed.schema import Summary
+from common.measure import energy
 from common.measure.journal import Manifest
 from common.measure.quantities import Row, drift, figure, kept_share, peak_memory, speed_up
 
@@ -25,4 +26,5 @@ def rows(summary: Summary, manifest: Manifest) -> Iterator[Row | None]:
     place = "temperature 0.8" if summary["headline"] == "greedy" else "temperature 0"
     for arm_beside in summary["beside"]:
         yield speed_up(arm_beside["speed_up"], arm_beside["arm"], place)
+    yield from energy.figures(summary["energy"])
     yield drift(summary)

@@ -8,6 +8,7 @@ from common.measure.summary import (
     Cell,
     Count,
     Drift,
+    Energy,
     Flags,
     Head,
     KnownAnswer,
@@ -49,6 +50,7 @@ class Summary(Head):
     beside: list[ArmSpeed]
     beside_repetition: Share | None
     cells: list[Cell]
+    energy: Energy | None
     equal_text: list[EqualText]
     drift: Drift
     flags: Flags

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common.kinds.speed.schema import Arm, EqualText, Summary
-from common.measure import rows
+from common.measure import energy, rows
 from common.measure.journal import Trial
 from common.measure.log import Log
 from common.measure.rows import BASELINE
@@ -24,6 +24,7 @@ def summarise(folder: Path) -> Summary:
         "beside_repetition": log.repetition(beside),
         "cells": rows.cell_rows(log.cells, log.arms, trials),
         "drift": log.drift(),
+        "energy": energy.summarised(log, [_group(log, trials)]),
         "equal_text": [_equal_text(log, arm) for arm in log.arms],
         "flags": log.flags(),
         "known_answer": log.known_answer(trials),
@@ -47,6 +48,11 @@ def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
         "whole_reply": up,
         "memory_mib": log.memory(arm),
     }
+
+
+def _group(log: Log, trials: list[Trial]) -> energy.Group:
+    over = {arm: None if arm == BASELINE else BASELINE for arm in log.arms}
+    return energy.Group("", trials, over)
 
 
 def _equal_text(log: Log, arm: str) -> EqualText:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from common.kinds.sweep.plan import LAYOUTS
 from common.kinds.sweep.schema import Percentiles, Summary, Turn
-from common.measure import figures, page
+from common.measure import energy, figures, page
 from common.measure.journal import Manifest
 from common.measure.summary import SpeedUp
 
@@ -31,6 +31,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         _by_shape(summary),
         "*Spread* is the worst ratio, minus 1, between repeats of the same batch. TTFT and TPOT "
         "are per request, in milliseconds, at the 50th, 90th and 99th percentile.",
+        *energy.told(summary["energy"]),
         *page.known_answer(summary),
         *page.cells_wrong(summary),
         *page.faults(summary),
@@ -43,7 +44,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         page.reproduce(manifest),
         "## Not measured",
         "Requests that arrive at random, other shapes, answer quality under load. What these "
-        "numbers would be on another card.",
+        "numbers would be on another card." + energy.not_measured(summary["energy"]),
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 

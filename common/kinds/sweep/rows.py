@@ -5,6 +5,7 @@ from typing import Any
 
 from common.kinds.sweep import report as sweep_report
 from common.kinds.sweep.schema import Summary
+from common.measure import energy
 from common.measure.journal import Manifest
 from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
@@ -34,6 +35,7 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
             low=turn["low"],
             high=turn["high"],
         )
+    yield from energy.figures(summary["energy"])
     yield drift(summary)
 
 

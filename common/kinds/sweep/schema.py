@@ -9,6 +9,7 @@ from common.measure.summary import (
     Count,
     Crossing,
     Drift,
+    Energy,
     Failed,
     Flags,
     Head,
@@ -82,6 +83,7 @@ class Summary(Head):
     rows: list[Row]
     ratios: list[Ratio]
     turns: list[Turn]
+    energy: Energy | None
     infeasible: list[Infeasible]
     failed: list[Failed]
     cells_wrong: list[str] | None

@@ -15,8 +15,8 @@ from common.kinds.sweep.schema import (
     Summary,
     Turn,
 )
+from common.measure import energy, stats
 from common.measure import rows as measure_rows
-from common.measure import stats
 from common.measure.journal import Sample, Trial
 from common.measure.log import Log
 from common.measure.rows import given, output_speed, significant
@@ -53,6 +53,9 @@ def summarise(folder: Path) -> Summary:
         "rows": rows,
         "ratios": ratios,
         "turns": [_turn(ratios, kind, layout) for kind in kinds for layout in LAYOUTS],
+        "energy": energy.summarised(
+            log, [_group(log, trials, kind, count) for kind in kinds for count in counts]
+        ),
         "infeasible": log.infeasible(),
         "failed": log.failed(),
         "drift": log.drift(output_speed),
@@ -131,6 +134,13 @@ def _ratios(log: Log, trials: list[Trial], kind: str, at_once: int) -> Ratio:
             "drafter": over(f"{ON}, shared", f"{ON}, per-slot"),
         },
     }
+
+
+def _group(log: Log, trials: list[Trial], kind: str, at_once: int) -> energy.Group:
+    """All shapes of one kind and number of requests, each arm over no drafter in its layout."""
+    own = [trial for trial in trials if _is(log, trial, kind, None, at_once)]
+    over = {f"{ON}, {layout}": f"{OFF}, {layout}" for layout in LAYOUTS}
+    return energy.Group(f"{kind}, {at_once} at once", own, {arm: over.get(arm) for arm in log.arms})
 
 
 def _turn(ratios: list[Ratio], kind: str, layout: Layout) -> Turn:

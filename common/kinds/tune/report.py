@@ -6,7 +6,7 @@ from common.kinds.tune import apply as tune_apply
 from common.kinds.tune.choosing import WORTH
 from common.kinds.tune.rows import rounds
 from common.kinds.tune.schema import Stage, Summary
-from common.measure import figures, page
+from common.measure import energy, figures, page
 from common.measure.arms import SAMPLED
 from common.measure.journal import Manifest
 from common.measure.rows import given
@@ -52,6 +52,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         _workload(summary),
         *_figure(summary, folder),
         *[part for stage in summary["stages"] for part in _stage(stage, _asked(summary))],
+        *energy.told(summary["energy"]),
         "## What was saved",
         _effort(summary),
         *page.known_answer(summary),
@@ -343,8 +344,8 @@ def _not_measured(summary: Summary) -> str:
     text = (
         "Combinations of levers other than those above: each lever was tried on top of the best "
         "so far, so two that only help together can be missed. Other workloads than this one, "
-        "answer quality, energy. What the best would be on another card."
-    )
+        "answer quality. What the best would be on another card."
+    ) + energy.not_measured(summary["energy"])
     if summary["workload"] == "many":
         slots = summary["slots"]
         text += (

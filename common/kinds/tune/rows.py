@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from common.kinds.tune.schema import Summary
+from common.measure import energy
 from common.measure.journal import Manifest
 from common.measure.quantities import Row, drift, figure, kept_share, speed_up
 
@@ -18,6 +19,7 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
         yield speed_up(row["over_current"], name, CONFIRMED, "speed_over_current", each)
         yield speed_up(row["over_none"], name, CONFIRMED)
         yield kept_share(row["kept"], name, CONFIRMED)
+    yield from energy.figures(summary["energy"])
     yield drift(summary)
 
 

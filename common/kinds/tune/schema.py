@@ -7,6 +7,7 @@ from typing_extensions import NotRequired
 from common.measure.summary import (
     Count,
     Drift,
+    Energy,
     Failed,
     Flags,
     Head,
@@ -100,6 +101,7 @@ class Summary(Head):
     confirm: Confirm | None
     recommendation: Recommendation
     effort: Effort
+    energy: Energy | None
     failed: list[Failed]
     drift: Drift
     flags: Flags

@@ -8,6 +8,7 @@ from common.errors import RigError
 from common.kinds.tune import choosing, schema
 from common.kinds.tune import course as tune
 from common.kinds.tune.course import CHOOSE, CONFIRM, Course, Journal, Space, Stage
+from common.kinds.tune.rows import CONFIRMED
 from common.kinds.tune.schema import (
     Confirm,
     Confirmed,
@@ -17,8 +18,8 @@ from common.kinds.tune.schema import (
     Summary,
     Workload,
 )
+from common.measure import energy, stats
 from common.measure import rows as measure_rows
-from common.measure import stats
 from common.measure.journal import Trial
 from common.measure.log import Log
 from common.measure.plan import Arm, Round
@@ -57,6 +58,7 @@ def summarise(folder: Path) -> Summary:
         "confirm": confirm,
         "recommendation": recommendation(inputs["workload"], course, confirm),
         "effort": _effort(log, space, course),
+        "energy": energy.summarised(log, _groups(log, space, course)),
         "failed": log.failed(),
         "drift": log.drift(output_speed),
         "flags": log.flags(),
@@ -141,6 +143,21 @@ def _confirm(log: Log, space: Space, course: Course) -> Confirm | None:
         "rows": rows,
         "failed": course.failed,
     }
+
+
+def _groups(log: Log, space: Space, course: Course) -> list[energy.Group]:
+    """Each lever's arms over the best so far, and the confirmation's over no drafter."""
+    found = []
+    for stage in course.stages:
+        names = {turn.name for turn in stage.rounds}
+        own = [trial for trial in log.trials if trial["round"] in names]
+        base = stage.arms[0].name
+        arms = [] if stage.skipped else [arm.name for arm in stage.arms]
+        over = {arm: None if arm == base else base for arm in arms}
+        found.append(energy.Group(stage.lever, own, over))
+    none = next((arm.name for arm in course.confirming if _is_none(space, arm)), None)
+    over = {arm.name: None if arm.name == none else none for arm in course.confirming}
+    return [*found, energy.Group(CONFIRMED, log.of_kind(CONFIRM), over)]
 
 
 def _is_none(space: Space, arm: Arm) -> bool:
