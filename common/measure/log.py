@@ -90,14 +90,15 @@ class Log:
         return {"arm": arm, "change": change, "range": self._range(arm, speed)}
 
     def _range(self, arm: str, speed: Speed) -> float | None:
-        """The fastest over the slowest of an arm's rounds, minus 1; None for a single one, or where
-        rounds ask different things."""
+        """The fastest over the slowest of an arm's rounds, minus 1, by what all of them asked; None
+        for a single round, or where rounds ask different things."""
         found = speeds(self.main(), arm, speed)
         rounds = {turn for _, turn in found}
-        if len(found) == len({cell for cell, _ in found}):
+        asked = [cell for cell in self.cells if all((cell, turn) in found for turn in rounds)]
+        if len(rounds) < 2 or not asked:
             return None
-        means = stats.speed_up(dict.fromkeys(found, 1.0), found).rounds.values()
-        return significant(max(means) / min(means) - 1) if len(rounds) > 1 else None
+        means = [stats.geometric_mean([found[cell, turn] for cell in asked]) for turn in rounds]
+        return significant(max(means) / min(means) - 1)
 
     def flags(self) -> Flags:
         """Counts of what a reader should know about the samples."""
