@@ -47,7 +47,7 @@ def text(rig: Rig) -> str:
     return (folder / report.REPORT).read_text()
 
 
-def drawing(monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], None]) -> None:
+def drawing(monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], object]) -> None:
     """Do `draw` with the number of the trial while its requests run; not for a server's check."""
     ask, count = client.ask, [0]
 
@@ -121,7 +121,8 @@ def test_what_goes_on_with_a_run_keeps_to_its_source(
     fake(fault="cut:3", once=str(tmp_path / "done"))
     assert speed(tiny).code == 1
     (tmp_path / "powercap").mkdir()
-    domain(tmp_path / "powercap", "intel-rapl:0", "package-0", 0)
+    counter = domain(tmp_path / "powercap", "intel-rapl:0", "package-0", 0) / "energy_uj"
+    drawing(monkeypatch, lambda trial: counter.write_text(f"{trial + 1}000000"))
     assert card.energy_source(None) == "RAPL package"
     done = speed(tiny, RESUME="1")
     assert done.code == 0, done.err
