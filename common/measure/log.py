@@ -112,6 +112,9 @@ class Log:
             "samples": len(samples),
             "throttled": sum(bool(trial["throttles"]) for trial in self.trials),
             "clocks_disagree": sum(sample["clocks_disagree"] for sample in samples),
+            "counts_disagree": sum(
+                sample.get("usage_n") not in (None, sample["predicted_n"]) for sample in samples
+            ),
             "ended_early": early,
             "failed_attempts": len(self.lines) - len(self.trials),
         }

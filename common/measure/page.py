@@ -318,7 +318,8 @@ def trust(summary: Trusted) -> list[str]:
     lines.append(
         f"- Samples: {flags['samples']}. Taken while the card was throttled: "
         f"{flags['throttled']}. Client and server clock more than 2% apart: "
-        f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
+        f"{flags['clocks_disagree']}. Token counts of usage and timings that differ: "
+        f"{flags['counts_disagree']}. Replies that ended before the asked length: "
         f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
     )
     lines.append(pauses(summary["pauses"]))

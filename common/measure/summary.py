@@ -155,6 +155,8 @@ class Flags(Strict):
     samples: Count
     throttled: Count
     clocks_disagree: Count
+    counts_disagree: Count
+    """replies whose usage has another number of output tokens than their timings"""
     ended_early: Count
     failed_attempts: Count
 

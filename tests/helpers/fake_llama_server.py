@@ -22,6 +22,7 @@ FAKE_FAULT       one of the faults below, with a number where it says N
     cut:N            the Nth chat request is cut off
     no-drafts        nothing is drafted although it was asked for
     no-timings       replies carry no timings
+    usage:N          the usage of the Nth reply has a token less than its timings
     error:N          the Nth chat request gets HTTP 500
     no-metrics:N     the first /metrics after the Nth chat request gets HTTP 500
 A fault is done once where FAKE_ONCE names a file: the file is made, and the fault not repeated.
@@ -190,6 +191,9 @@ class Fake:
         last = {} if self.faults("no-timings") else {"timings": timings}
         reason = script.get("finish_reason", "stop") if script else "length"
         await answer.piece(event({}, finish_reason=reason, **last))
+        counted = tokens - self.faults("usage")
+        usage = {"prompt_tokens": 10, "completion_tokens": counted}
+        await answer.piece(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n".encode())
         await answer.piece(b"data: [DONE]\n\n")
         await answer.end()
         if self.faults("die-after"):

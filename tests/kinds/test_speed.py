@@ -107,6 +107,13 @@ def test_a_whole_run_has_intervals_rounds_and_what_a_user_waits(tiny: Rig, fake:
     assert "6 cells; rounds: 4 greedy, 2 sampled, 1 drift; at most 256 tokens a reply" in text
 
 
+def test_two_token_counts_that_differ_are_told(tiny: Rig, fake: Fake) -> None:
+    fake(fault="usage:3")  # of each of the three servers
+    assert finish(tiny).code == 0
+    assert summary(tiny)["flags"]["counts_disagree"] == 3
+    assert "usage and timings that differ: 3." in (folder(tiny) / report.REPORT).read_text()
+
+
 def test_out_names_the_folder(tiny: Rig, fake: Fake, tmp_path: Path) -> None:
     fake()
     out = tmp_path / "here"
