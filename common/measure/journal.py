@@ -63,6 +63,7 @@ class Cell(TypedDict):
     kind: NotRequired[str]
     shape: NotRequired[str]
     at_once: NotRequired[int]
+    loop: NotRequired[bool]
     test: NotRequired[str]
     questions: NotRequired[list[str]]
 
@@ -196,6 +197,8 @@ class Sample(Strict):
     content_ms: NotRequired[float | None]
     last_text_ms: float | None
     wall_ms: float | None
+    sent_ms: NotRequired[float | None]
+    gaps_ms: NotRequired[list[float] | None]
     text_chunks: int
     prompt_n: int | None
     prompt_ms: float | None

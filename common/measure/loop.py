@@ -170,7 +170,14 @@ def _trial(
     url = server.rig.url
     before = server.counters()
     start = time.time()
-    replies = client.ask(url, bodies, plan.request_limit_s)
+    replies = client.ask(
+        url,
+        bodies,
+        plan.request_limit_s,
+        closely=server.rig.stream_gaps == "1",
+        users=cell.users,
+        for_s=cell.loop_s,
+    )
     end = time.time()
     reasons = [reply.error for reply in replies if reply.error]
     counted = None
