@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -83,6 +84,20 @@ def test_the_report_says_what_the_server_did(tiny: Rig, fake: Fake) -> None:
     assert "n=2 pays: 1.250x" in text
     assert "n=2 pays: 1.250x" in out
     assert_nothing_runs(tiny)
+
+
+def test_a_stall_shows_where_the_stream_is_read_closely(tiny: Rig, fake: Fake) -> None:
+    fake(rate="2000", stall_ms="200")
+    assert finish(tiny, STREAM_GAPS="1").code == 0
+    for arm in summary(tiny)["arms"]:
+        assert arm["gaps"]["largest"] > 150
+        assert arm["gaps"]["p50"] < 20
+    text = (folder(tiny) / report.REPORT).read_text()
+    assert re.search(r"\| gap ms, p50 / p99 +\| largest gap ms +\|\n", text)
+    shutil.rmtree(folder(tiny))
+    assert finish(tiny).code == 0
+    assert [arm["gaps"] for arm in summary(tiny)["arms"]] == [None, None]
+    assert "largest gap" not in (folder(tiny) / report.REPORT).read_text()
 
 
 def test_out_names_the_folder(tiny: Rig, fake: Fake, tmp_path: Path) -> None:

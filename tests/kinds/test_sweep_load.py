@@ -197,7 +197,7 @@ def test_a_stall_shows_in_the_report_of_a_sweep(tiny: Rig, fake: Fake) -> None:
             gaps = row["waits"]["gaps"]
             assert (gaps is not None) is bool(closely)
             if gaps:
-                assert 200 <= gaps["largest"] < 400
+                assert gaps["largest"] > 150
                 assert gaps["p50"] < 20
 
 
