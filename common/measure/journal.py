@@ -216,7 +216,7 @@ class Sample(Strict):
 
 
 class Trial(Versioned):
-    """A cell's requests, sent at once in one round of one arm."""
+    """A cell's requests, sent at once in one round of one arm; or by users, one after the other."""
 
     round: str
     arm: str
@@ -227,6 +227,8 @@ class Trial(Versioned):
     counters: Counters | None
     memory_mib: Memory | None
     throttles: list[str]
+    users: NotRequired[int]
+    """of a closed loop"""
     samples: list[Sample]
 
 

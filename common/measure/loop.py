@@ -144,7 +144,7 @@ def _trial_or_death(
 def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
     """A trial that gave nothing."""
     now = round(time.time(), 3)
-    return {
+    blank: Trial = {
         "round": turn.name,
         "arm": arm.name,
         "cell": cell.name,
@@ -156,6 +156,9 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
         "throttles": [],
         "samples": [],
     }
+    if cell.users is not None:
+        blank["users"] = cell.users
+    return blank
 
 
 def _trial(

@@ -33,25 +33,39 @@ def trial(*samples: Any, turn: str = "greedy-1") -> Any:
     return {"round": turn, "arm": "none", "cell": "x", "samples": list(samples)}
 
 
+def loop(users: int, *samples: Any) -> Any:
+    return {**trial(*samples), "users": users}
+
+
 def test_the_steady_part_of_a_closed_loop() -> None:
     """Two users, replies of 1 s with 100 ms to the first of 91 tokens, one each 10 ms; one user is
     half a second behind. From the first end (1 s) to when the first has no more to send (3 s)."""
     samples = [sample(sent, 100, 1000, 91) for sent in (0, 0, 1000, 1500, 2000, 2500)]
     samples[1] = sample(0, 600, 1500, 91)
-    rates = load.steady(samples)
+    rates = load.steady(samples, 2)
     assert rates is not None
     # two at a time, 91 tokens a second each: over two seconds four first tokens and 4 x 90 others
     assert rates.output == pytest.approx(2 * 91, rel=0.01)
     assert rates.requests == pytest.approx(2)
     assert rates.total == pytest.approx(2 * 101)
-    assert load.speed(trial(*samples)) == rates.output
-    assert [one["sent_ms"] for one in load.waiting(trial(*samples))] == [1000, 1500, 2000, 2500]
+    assert load.speed(loop(2, *samples)) == rates.output
+    assert [one["sent_ms"] for one in load.waiting(loop(2, *samples))] == [1000, 1500, 2000, 2500]
 
 
 def test_without_a_second_request_nothing_is_steady() -> None:
     samples = [sample(0, 100, 1000, 91), sample(0, 100, 1010, 91)]
-    assert load.steady(samples) is None
-    assert load.speed(trial(*samples)) == pytest.approx(182 / 1.01)
+    assert load.steady(samples, 2) is None
+    assert load.speed(loop(2, *samples)) == pytest.approx(182 / 1.01)
+
+
+def test_a_user_who_begins_late_begins_the_steady_part() -> None:
+    """The client was kept from sending the second request until the first reply had ended."""
+    sent = (0, 1200, 1000, 2000, 2200, 3000)
+    samples = [sample(start, 100, 1000, 91) for start in sent]
+    rates = load.steady(samples, 2)
+    assert rates is not None
+    # from 1.2 s to 3.2 s, where one user is done
+    assert rates.output == pytest.approx(2 * 91, rel=0.02)
 
 
 def test_a_straggler_costs_the_batch_and_not_the_loop() -> None:
@@ -63,7 +77,7 @@ def test_a_straggler_costs_the_batch_and_not_the_loop() -> None:
         sent = heapq.heappop(free)
         samples.append(sample(sent, 0, 2000 if number % 4 == 3 else 1000, 100))
         heapq.heappush(free, sent + samples[-1]["wall_ms"])
-    rates = load.steady(samples)
+    rates = load.steady(samples, 4)
     assert rates is not None
     assert rates.output == pytest.approx(4 * 100 / 1.25, rel=0.05)
 

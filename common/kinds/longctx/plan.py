@@ -48,7 +48,8 @@ def plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
             body = client.chat(f"{text}\n\n{words}" if text else words, tokens)
             # Reading the document once per server is what makes deep cells affordable.
             bodies = [] if reason else [{**body, "cache_prompt": True}]
-            cells.append(Cell(f"{depth}-{task}", bodies, {"depth": depth, "task": task}, reason))
+            about = {"depth": depth, "task": task, "words": place}
+            cells.append(Cell(f"{depth}-{task}", bodies, about, reason))
     # Never deep before shallow: a server may only have read what is in front of the request.
     turns = [dataclasses.replace(turn, descending=False) for turn in rounds(rig, quick)]
     return Plan(

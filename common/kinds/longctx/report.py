@@ -34,7 +34,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## What was run",
         f"The document is {summary['document']['document']}, SHA-256 "
         f"`{summary['document']['document_sha256']}`, cut to the exact number of tokens. A server "
-        "reads it once, shallow to deep; what is asked after it is in other words at every depth.",
+        f"reads it once, shallow to deep; {_asked(manifest)}.",
         page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
@@ -43,6 +43,12 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "would be on another card.",
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def _asked(manifest: Manifest) -> str:
+    if all("words" in cell for cell in manifest["plan"]["cells"].values()):
+        return "what is asked after it is in other words at every depth"
+    return "**the same is asked after it at every depth**, which a drafter that remembers may use"
 
 
 def answer(summary: Summary, manifest: Manifest) -> str:

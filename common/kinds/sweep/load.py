@@ -18,30 +18,22 @@ class Rates:
     requests: float
 
 
-def is_loop(trial: Trial) -> bool:
-    return any(sample.get("sent_ms") is not None for sample in trial["samples"])
-
-
 def speed(trial: Trial) -> float:
     """Output tokens per second: of a batch as everywhere; of a closed loop in its steady part, or
     to its end if it has none."""
-    return rates(trial).output if is_loop(trial) else output_speed(trial)
+    return rates(trial).output if trial.get("users") else output_speed(trial)
 
 
 def waiting(trial: Trial) -> list[Sample]:
-    """The requests whose waits are those of this load: of a closed loop only what was sent after
-    the first reply had ended, since all users begin at once."""
-    samples = trial["samples"]
-    if not is_loop(trial):
-        return samples
-    first = min(map(_end, samples))
-    return [sample for sample in samples if _sent(sample) >= first]
+    """The requests whose waits are those of this load: of a closed loop no user's first, since all
+    begin at once."""
+    return trial["samples"][trial.get("users", 0) :]
 
 
 def rates(trial: Trial) -> Rates:
     """Of a batch to the end of its last reply; of a closed loop in its steady part."""
     samples = trial["samples"]
-    found = steady(samples) if is_loop(trial) else None
+    found = steady(samples, trial["users"]) if "users" in trial else None
     if found is not None:
         return found
     seconds = max(map(_end, samples)) / 1000
@@ -49,16 +41,16 @@ def rates(trial: Trial) -> Rates:
     return Rates(sum(map(_written, samples)) / seconds, total, len(samples) / seconds)
 
 
-def steady(samples: Sequence[Sample]) -> Rates | None:
-    """While every user had a request under way, from the end of the first reply to when the first
-    user had nothing more to send; None if nobody sent a second request before that.
+def steady(samples: Sequence[Sample], users: int) -> Rates | None:
+    """While every user had a request under way, from the end of the first reply (when all had
+    begun) to when the first user had nothing more to send; None if nobody sent a second request.
 
     A reply's tokens after the first are taken as evenly spread from its first to its last text, and
     its prompt as read when the first came.
     """
     ends = sorted(map(_end, samples))
-    users = sum(sample.get("sent_ms") is not None and _sent(sample) < ends[0] for sample in samples)
-    low, high = ends[0], ends[len(samples) - users]
+    low = max(ends[0], *map(_sent, samples[:users]))
+    high = ends[len(samples) - users]
     if high <= low:
         return None
     seconds = (high - low) / 1000

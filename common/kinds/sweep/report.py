@@ -7,7 +7,7 @@ from common.kinds.sweep.schema import Drafter, Summary, Turn
 from common.kinds.sweep.strata import UNITS
 from common.kinds.sweep.tables import by_shape, loads, shapes, waits
 from common.measure import figures, page
-from common.measure.journal import Manifest
+from common.measure.journal import Manifest, Plan
 from common.measure.summary import SpeedUp
 
 TITLES = {"sweep": "Many requests at once", "longmixed": "Many long requests at once"}
@@ -51,7 +51,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## Can this be trusted",
         "\n".join([*page.trust(summary), page.time_line(summary["time"])]),
         "## What was run",
-        _document(summary),
+        _document(summary, manifest["plan"]),
         page.what_was_run(manifest, summary["launch"]),
         "## Do it again",
         page.reproduce(manifest),
@@ -71,10 +71,8 @@ def answer(summary: Summary, manifest: Manifest) -> str:
     for layout in LAYOUTS:
         said = {HOW[turn["loop"]]: in_words(turn) for turn in own if turn["layout"] == layout}
         if len(set(said.values())) == 1:
-            text = f"{' and '.join(said)} {next(iter(said.values()))}"
-        else:
-            text = ", ".join(f"{how} {words}" for how, words in said.items())
-        told.append(f"{layout} cache: {text}")
+            said = {" and ".join(said): next(iter(said.values()))}
+        told += [f"{layout} cache, {how}: {words}" for how, words in said.items()]
     return f"On {where}, with {kind} prompts, {'; '.join(told)}."
 
 
@@ -166,9 +164,15 @@ def _figures(summary: Summary, folder: Path) -> list[str]:
     return found
 
 
-def _document(summary: Summary) -> str:
+def _document(summary: Summary, plan: Plan) -> str:
     about = summary["document"]
-    asked = "No prompt is asked of a server twice, and every round has its own."
+    requests = [one["sha256"] for cell in plan["cells"].values() for one in cell["requests"]]
+    twice = len(set(requests)) < len(requests)
+    asked = (
+        "**Some prompts are asked of a server twice**, which a drafter that remembers may use."
+        if twice
+        else "No prompt is asked twice of a server."
+    )
     if not about:
         return (
             "The prompts are made-up English from fixed seeds, cut to the exact number of tokens. "

@@ -31,12 +31,12 @@ def summarise(folder: Path) -> Summary:
     """Every figure of a sweep's or longmixed's report, from the run directory alone."""
     log = Log(folder)
     trials, limits = log.main(), _limits(log)
-    batches = [trial for trial in trials if not log.cells[trial["cell"]].get("loop")]
+    batches = [trial for trial in trials if "users" not in trial]
     # a loop in which nobody asked a second time has no steady part
     loops = [
         trial
         for trial in trials
-        if log.cells[trial["cell"]].get("loop") and load.steady(trial["samples"])
+        if "users" in trial and load.steady(trial["samples"], trial["users"])
     ]
     counts = sorted({cell["at_once"] for cell in log.cells.values()})
     kinds = list(dict.fromkeys(cell["kind"] for cell in log.cells.values()))
