@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from common.kinds.sweep.plan import LAYOUTS
-from common.kinds.sweep.schema import Drafter, Summary, Turn
+from common.kinds.sweep.schema import Summary, Turn
 from common.kinds.sweep.strata import UNITS
 from common.kinds.sweep.tables import by_shape, loads, shapes, waits
 from common.measure import figures, page
@@ -145,22 +145,24 @@ def _sharing(summary: Summary) -> str:
 
 
 def _figures(summary: Summary, folder: Path) -> list[str]:
+    """One for batches and one for closed loops, of each kind of prompts."""
     found = []
     for kind in dict.fromkeys(row["kind"] for row in summary["ratios"]):
         own = [row for row in summary["ratios"] if row["kind"] == kind]
-        series = {}
-        for layout in LAYOUTS:
-            for loop in (False, True):
-                drafters: list[tuple[int, Drafter]] = [
-                    (row["at_once"], row["loop"] if loop else row["drafter"]) for row in own
+        for loop, suffix in ((False, ""), (True, "_loops")):
+            series = {
+                f"{kind}, {layout}, {HOW[loop]}": [
+                    (row["at_once"], up)
+                    for row in own
+                    if (up := (row["loop"] if loop else row["drafter"])[layout])
                 ]
-                points = [(count, up) for count, of in drafters if (up := of[layout])]
-                if points:
-                    series[f"{kind}, {layout}, {HOW[loop]}"] = points
-        if series:
-            name = f"at_once_{kind}.svg"
-            figures.lines(folder / "figures" / name, series, "requests at once", doubling=True)
-            found.append(f"![Speed-up of the drafter, {kind} prompts](figures/{name})")
+                for layout in LAYOUTS
+            }
+            if any(series.values()):
+                name = f"at_once_{kind}{suffix}.svg"
+                figures.lines(folder / "figures" / name, series, "requests at once", doubling=True)
+                said = f"Speed-up of the drafter {HOW[loop]}, {kind} prompts"
+                found.append(f"![{said}](figures/{name})")
     return found
 
 
