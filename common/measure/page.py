@@ -186,7 +186,7 @@ def gaps(found: Gaps | None) -> list[str]:
     """What stands below GAPS."""
     if found is None:
         return ["", ""]
-    return [f"{found['p50']:.1f} / {found['p99']:.1f}", f"{found['largest']:.1f}"]
+    return [f"{found['p50']:.2f} / {found['p99']:.2f}", f"{found['largest']:.1f}"]
 
 
 def each_round(up: SpeedUp | None) -> str:

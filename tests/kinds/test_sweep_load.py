@@ -5,7 +5,6 @@ import json
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ from common.kinds.sweep import plan as sweep
 from common.measure import run, stats
 from common.rig import Rig
 from tests.helpers.run_script import measure
-from tests.helpers.runs import SWEEP as OLD
-from tests.helpers.runs import copied
 from tests.measure.test_texts import Words
 
 Fake = Callable[..., Engine]
@@ -219,9 +216,3 @@ def test_without_a_loop_there_is_none(tiny: Rig) -> None:
     rig = sweep.sweep_base(tiny.variant({**SWEEP, "SWEEP_LOOP_S": ""}))
     assert not any(cell.users for cell in sweep.sweep_plan(rig, Words("")).cells)
     assert any(cell.users for cell in sweep.sweep_plan(sweep.sweep_base(tiny), Words("")).cells)
-
-
-def test_a_run_of_before_there_were_loops_can_be_read(tmp_path: Path) -> None:
-    """Two rounds are too few for an interval."""
-    folder = copied(OLD, tmp_path / "old")
-    kinds.of("sweep").check(json.loads((folder / report.SUMMARY).read_text()))

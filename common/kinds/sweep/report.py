@@ -5,7 +5,7 @@ from pathlib import Path
 from common.kinds.sweep.plan import LAYOUTS
 from common.kinds.sweep.schema import Summary, Turn
 from common.kinds.sweep.strata import UNITS
-from common.kinds.sweep.tables import by_shape, loads, shapes, waits
+from common.kinds.sweep.tables import by_shape, loads, waits, waits_text
 from common.measure import figures, page
 from common.measure.journal import Manifest, Plan
 from common.measure.summary import SpeedUp
@@ -22,12 +22,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         f"**{answer(summary, manifest)}**",
         "## Result",
         _ratios(summary),
-        "Output tokens per second with the drafter over without, same prompts, same KV layout: "
-        "*per-slot*, each request has its own cache; *shared*, one for all (-kvu). *Batches* send "
-        "so many requests at once and are timed to the end of the last reply, so one slow reply "
-        "counts for all. In *closed loops* so many users each send the next request when the last "
-        "has ended; they are timed while every user has one under way. "
-        f"{_interval_of(summary)}",
+        _told(summary),
         *_figures(summary, folder),
         "## Where the drafter turns into a loss",
         "\n".join(
@@ -41,10 +36,10 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         "## Speed",
         loads(summary),
         "*In + out* counts the tokens of prompts as well. *Spread* is the fastest round over the "
-        "slowest, minus 1. A *loop* is a closed one, of requests of all shapes in turn.",
+        f"slowest, minus 1.{_of_loops(summary)}",
         "## What a user waits",
         waits(summary),
-        shapes(summary),
+        waits_text(summary),
         *page.known_answer(summary),
         *page.cells_wrong(summary),
         *page.faults(summary),
@@ -98,6 +93,22 @@ def in_words(turn: Turn) -> str:
     return f"a clear gain to {pays_to:.0f} at once, none that is sure at {most}{level}"
 
 
+def _told(summary: Summary) -> str:
+    """What the table of ratios is."""
+    text = (
+        "Output tokens per second with the drafter over without, same prompts, same KV layout: "
+        "*per-slot*, each request has its own cache; *shared*, one for all (-kvu). *Batches* send "
+        "so many requests at once and are timed to the end of the last reply, so one slow reply "
+        "counts for all. "
+    )
+    if summary["loops"]:
+        text += (
+            "In *closed loops* so many users each send the next request when the last has ended; "
+            "they are timed while every user has one under way. "
+        )
+    return text + _interval_of(summary)
+
+
 def _interval_of(summary: Summary) -> str:
     rounds = {
         len(up["rounds"]) for row in summary["ratios"] for up in row["drafter"].values() if up
@@ -132,6 +143,12 @@ def _speed_up(up: SpeedUp | None) -> list[str]:
     if up is None:
         return ["", "", ""]
     return [f"{page.ratio(up)} ({page.interval(up)})", page.each_round(up), up["verdict"]]
+
+
+def _of_loops(summary: Summary) -> str:
+    if not summary["loops"]:
+        return ""
+    return " A *loop* is a closed one, of requests of all shapes in turn."
 
 
 def _sharing(summary: Summary) -> str:

@@ -88,13 +88,14 @@ def waits(summary: Summary) -> str:
     return page.table([*PLACE, *head, "requests"], rows)
 
 
-def shapes(summary: Summary) -> str:
+def waits_text(summary: Summary) -> str:
     """What the columns of `waits` are."""
     text = (
         "Request by request, as half / 9 in 10 / 99 in 100 are no slower: TTFT is the time to the "
-        "first text, TPOT the time per output token after it, *reply* the whole of it. Of a closed "
-        "loop only requests sent after the first reply had ended."
+        "first text, TPOT the time per output token after it, *reply* the whole of it."
     )
+    if summary["loops"]:
+        text += " Of closed loops without every user's first request: all users begin at once."
     judged = _limits(summary["limits"])
     if judged:
         text += f" *Goodput* is the share of requests with {judged}."
