@@ -196,7 +196,7 @@ def test_a_closed_loop_ends(serve: Serve) -> None:
     url = serve(rate="400", ttft_ms="30")
     replies = client.ask(url, [client.chat("hello", 40)] * 50, 30, users=2, for_s=0.2)
     assert {reply.error for reply in replies} == {None}
-    assert 4 <= len(replies) <= 6
+    assert 2 <= len(replies) <= 6
 
 
 def test_requests_at_once_say_no_time_of_sending(serve: Serve) -> None:
