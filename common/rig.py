@@ -226,6 +226,16 @@ class Rig:
     sweep_prompts: tuple[str, ...] = _key(
         _some_of("mixed", "repeat"), ("mixed", "repeat"), group="sweep"
     )
+    sweep_loop_s: int | None = _key(_whole(1, 3600), 60, group="sweep")
+    """in a closed loop (`sweep`, `longmixed`), no request is sent after so many seconds; empty: no
+    closed loop"""
+    goodput_ttft_ms: int | None = _key(_whole(1, 3_600_000), 2000, group="load")
+    goodput_tpot_ms: int | None = _key(_whole(1, 3_600_000), 200, group="load")
+    """goodput counts the requests within these limits, by default MLPerf Inference's (Llama 2 70B,
+    server); empty: no limit"""
+    stream_gaps: str | None = _key(_one_of("0", "1"), None, group="measure")
+    """1: when measuring, the client reads every chunk as it comes, for the gaps between them; this
+    costs processor time"""
     longmixed_parallel: int | None = _key(_whole(1, 256), None, group="longmixed")
     longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longmixed")
     accuracy_arms: tuple[str, ...] = _key(_two, (), group="accuracy")

@@ -64,6 +64,7 @@ class Cell(TypedDict):
     kind: NotRequired[str]
     shape: NotRequired[str]
     at_once: NotRequired[int]
+    loop: NotRequired[bool]
     test: NotRequired[str]
     questions: NotRequired[list[str]]
 
@@ -199,6 +200,8 @@ class Sample(Strict):
     content_ms: NotRequired[float | None]
     last_text_ms: float | None
     wall_ms: float | None
+    sent_ms: NotRequired[float | None]
+    gaps_ms: NotRequired[list[float] | None]
     text_chunks: int
     prompt_n: int | None
     prompt_ms: float | None
@@ -216,7 +219,7 @@ class Sample(Strict):
 
 
 class Trial(Versioned):
-    """A cell's requests, sent at once in one round of one arm."""
+    """A cell's requests, sent at once in one round of one arm; or by users, one after the other."""
 
     round: str
     arm: str
@@ -229,6 +232,8 @@ class Trial(Versioned):
     """drawn from sending to the end of the last reply"""
     memory_mib: Memory | None
     throttles: list[str]
+    users: NotRequired[int]
+    """of a closed loop"""
     samples: list[Sample]
 
 

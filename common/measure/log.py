@@ -106,7 +106,8 @@ class Log:
         early = 0
         for trial in self.trials:
             requests = self.cells[trial["cell"]]["requests"]
-            for sample, asked in zip(trial["samples"], requests, strict=True):
+            # a closed loop may end before all were sent
+            for sample, asked in zip(trial["samples"], requests, strict=False):
                 early += given(sample["predicted_n"]) < asked["max_tokens"]
         return {
             "samples": len(samples),
@@ -208,7 +209,7 @@ class Log:
         chain = make_chain()
         total = Drafting(0, 0, 0, (0,) * length)
         for trial in trials:
-            for asked in self.cells[trial["cell"]]["requests"]:
+            for asked in self.cells[trial["cell"]]["requests"][: len(trial["samples"])]:
                 # Runs of before bytes were noted asked in ASCII, where a character is a byte.
                 size = asked.get("bytes", asked["characters"])
                 total += expect(chain, size, asked["max_tokens"], length)

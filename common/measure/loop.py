@@ -145,7 +145,7 @@ def _trial_or_death(
 def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
     """A trial that gave nothing."""
     now = round(time.time(), 3)
-    return {
+    blank: Trial = {
         "round": turn.name,
         "arm": arm.name,
         "cell": cell.name,
@@ -158,6 +158,9 @@ def _blank(turn: Round, arm: Arm, cell: Cell) -> Trial:
         "throttles": [],
         "samples": [],
     }
+    if cell.users is not None:
+        blank["users"] = cell.users
+    return blank
 
 
 def _trial(
@@ -172,7 +175,14 @@ def _trial(
     url = server.rig.url
     before = server.counters()
     joules, start = telemetry.joules(), time.time()
-    replies = client.ask(url, bodies, plan.request_limit_s)
+    replies = client.ask(
+        url,
+        bodies,
+        plan.request_limit_s,
+        closely=server.rig.stream_gaps == "1",
+        users=cell.users,
+        for_s=cell.loop_s,
+    )
     end = time.time()
     drawn = telemetry.drawn(joules, start, end)
     reasons = [reply.error for reply in replies if reply.error]

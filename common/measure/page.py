@@ -13,6 +13,7 @@ from common.measure.summary import (
     Cell,
     Failed,
     Flags,
+    Gaps,
     Head,
     Infeasible,
     Interval,
@@ -196,6 +197,20 @@ def percentiles(found: Percentiles | None, per: float = 1, digits: int = 1) -> s
     if found is None:
         return ""
     return " / ".join(f"{found[name] / per:.{digits}f}" for name in ("p50", "p90", "p99"))
+
+
+GAPS = ["gap ms, p50 / p99", "largest gap ms"]
+GAPS_TEXT = (
+    "A *gap* is the time from one piece of text to the next (STREAM_GAPS=1); a step that keeps "
+    "drafted tokens brings several pieces together."
+)
+
+
+def gaps(found: Gaps | None) -> list[str]:
+    """What stands below GAPS."""
+    if found is None:
+        return ["", ""]
+    return [f"{found['p50']:.2f} / {found['p99']:.2f}", f"{found['largest']:.1f}"]
 
 
 def each_round(up: SpeedUp | None) -> str:

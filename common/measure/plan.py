@@ -1,6 +1,7 @@
 """Plan, Arm, Cell, Round: what is measured."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,11 @@ class Cell:
     """what the summary needs to know of it, such as its depth"""
     infeasible: str | None = None
     """why it cannot be asked at all, such as a depth beyond the context"""
+    users: int | None = None
+    """a closed loop: so many users, who share the requests, each sending the next when its reply
+    has ended; None: all at once"""
+    loop_s: float = math.inf
+    """after which a closed loop sends no more"""
 
     def to_json(self) -> journal.Cell:
         """The cell for the manifest: its requests by length and digest, not by text."""

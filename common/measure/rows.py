@@ -5,17 +5,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar, overload
 
 from common.measure import stats
-from common.measure.journal import Memory, Trial
+from common.measure.journal import Memory, Sample, Trial
 from common.measure.summary import (
     ArmSpeed,
     Best,
     Cell,
     Crossing,
     EqualReplies,
+    Gaps,
     Interval,
     Kept,
     MemoryMib,
     Percentiles,
+    Reach,
     SpeedUp,
 )
 
@@ -83,6 +85,18 @@ def percentiles(found: Sequence[float]) -> Percentiles | None:
         "p50": significant(stats.percentile(found, 0.5)),
         "p90": significant(stats.percentile(found, 0.9)),
         "p99": significant(stats.percentile(found, 0.99)),
+    }
+
+
+def gaps(samples: Sequence[Sample]) -> Gaps | None:
+    """Between chunks that carry text; None where the stream was not read closely."""
+    found = [gap for sample in samples for gap in sample.get("gaps_ms") or []]
+    if not found:
+        return None
+    return {
+        "p50": significant(stats.percentile(found, 0.5)),
+        "p99": significant(stats.percentile(found, 0.99)),
+        "largest": significant(max(found)),
     }
 
 
@@ -229,9 +243,14 @@ def crossing(points: Sequence[tuple[float, Interval]]) -> Crossing:
     return found
 
 
-def pays_to(points: Sequence[tuple[float, Interval]]) -> float | None:
-    """The last x at which it pays; None if it does so nowhere."""
-    return max((x for x, up in points if up["verdict"] == "pays"), default=None)
+def reach(points: Sequence[tuple[float, Interval]]) -> Reach:
+    """How far a gain reaches along x, from (x, speed-up) points."""
+    verdicts = {up["verdict"] for _, up in points}
+    return {
+        **crossing(points),
+        "pays_to": max((x for x, up in points if up["verdict"] == "pays"), default=None),
+        "everywhere": verdicts.pop() if len(verdicts) == 1 else None,
+    }
 
 
 def largest(values: Sequence[float | None]) -> float | None:

@@ -109,6 +109,14 @@ class Percentiles(Strict):
     p99: float
 
 
+class Gaps(Strict):
+    """Between a chunk that carries text and the next, in ms."""
+
+    p50: float
+    p99: float
+    largest: float
+
+
 class MemoryMib(Strict):
     process_ready: float | None
     process_peak: float | None
@@ -131,6 +139,15 @@ class Crossing(Strict):
     low: float | None
     high: float | None
     why: Literal[None, "holds", "never", "unsure"]
+
+
+class Reach(Crossing):
+    """How far a gain reaches, in words of verdicts as well."""
+
+    pays_to: float | None
+    """the last x at which it pays; None if it does so nowhere"""
+    everywhere: Verdict | None
+    """the verdict at every x; None if they differ, or nothing was measured"""
 
 
 class Difference(Strict):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ class Reply:
     """last chunk that carries text; if it was read together with the event that follows it, up to
     the time of that event"""
     wall_ms: float | None = None
+    sent_ms: float | None = None
+    """when it was sent, after the first request was; only where users ask one after the other"""
+    gaps_ms: list[float] | None = None
+    """between each chunk that carries text and the next; only where the stream is read closely"""
     text_chunks: int = 0
     """never a count of tokens: a chunk may carry several, or none"""
     usage_n: int | None = None
@@ -78,8 +83,20 @@ class Reply:
         }
 
 
-def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
+def ask(
+    url: str,
+    bodies: list[dict[str, Any]],
+    timeout_s: float,
+    *,
+    closely: bool = False,
+    users: int | None = None,
+    for_s: float = math.inf,
+) -> list[Reply]:
     """Send all requests at once and stream the replies, in the order of `bodies`.
+
+    With `users` so many ask at once, and each sends the next request when its reply has ended,
+    until there is none or `for_s` has passed: what was not sent by then has no reply. `closely`:
+    read every chunk as it comes, for the gaps between them.
 
     A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
     """
@@ -88,13 +105,20 @@ def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]
     path = f"{url}/v1/chat/completions"
     # llama-server reads its key from the same variable.
     key = os.environ.get("LLAMA_API_KEY")
-    answers = stream.exchange(path, requests, timeout_s, TEXT, END, key)
-    return [_reply(answer, body) for answer, body in zip(answers, bodies, strict=True)]
+    answers = stream.exchange(
+        path, requests, timeout_s, TEXT, END, key, closely=closely, users=users, for_s=for_s
+    )
+    replies = []
+    for answer, body in zip(answers, bodies, strict=False):  # those that were sent
+        reply = Reply(gaps_ms=[] if closely else None, pieces=[] if body.get("logprobs") else None)
+        reply.sent_ms = None if users is None else round(answer.sent_ms, 3)
+        replies.append(_read(reply, answer))
+    return replies
 
 
-def _reply(answer: stream.Answer, body: dict[str, Any]) -> Reply:
-    """What an answer says, event by event. An error the server told beats one we saw."""
-    reply = Reply(wall_ms=answer.end_ms, pieces=[] if body.get("logprobs") else None)
+def _read(reply: Reply, answer: stream.Answer) -> Reply:
+    """Take what an answer says, event by event. An error the server told beats one we saw."""
+    reply.wall_ms = answer.end_ms
     if answer.status not in (None, 200) and answer.error is None:
         reply.error = f"HTTP {answer.status}: {answer.body.decode(errors='replace')[:500]}"
         return reply
@@ -136,6 +160,8 @@ def take(reply: Reply, event: dict[str, Any], now_ms: float) -> None:
         calls = delta.get("tool_calls") or []
         if content or reasoning or calls:
             reply.text_chunks += 1
+            if reply.gaps_ms is not None and reply.last_text_ms is not None:
+                reply.gaps_ms.append(round(now_ms - reply.last_text_ms, 2))
             reply.last_text_ms = now_ms
             reply.ttft_ms = now_ms if reply.ttft_ms is None else reply.ttft_ms
         if content and reply.content_ms is None:

@@ -7,11 +7,13 @@ the same: with each read the kernel tells when the last segment in it came in (S
 Where it does not tell, or the server keeps the connection open, every chunk is read as it comes.
 """
 
+import math
 import re
 import select
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,6 +47,8 @@ class Answer:
     """why the body is not whole; None if it ended as HTTP says, or with the `last` pattern"""
     end_ms: float = 0.0
     """when the last of it came, or when it failed"""
+    sent_ms: float = 0.0
+    """when it was sent, after the first of all was"""
 
     @property
     def body(self) -> bytes:
@@ -67,30 +71,51 @@ def exchange(
     first: re.Pattern[bytes],
     last: re.Pattern[bytes],
     key: str | None = None,
+    *,
+    closely: bool = False,
+    users: int | None = None,
+    for_s: float = math.inf,
 ) -> list[Answer]:
     """POST every JSON body to an http:// address at once; the answers in the order of `bodies`.
 
-    `key` is sent as a bearer token.
+    `key` is sent as a bearer token. With `users`, so many are sent at once, and whenever an answer
+    is over the next one, until there is none or `for_s` has passed; answers are of those sent.
 
-    All connections are open before the first request is sent. An answer is over when its body is,
-    when `last` is found in it, or `timeout_s` after it was sent. Never raises for a server's fault.
+    All connections of the first are open before the first request is sent. An answer is over when
+    its body is, when `last` is found in it, or `timeout_s` after it was sent. Never raises for a
+    server's fault.
     """
     deadline = time.perf_counter() + timeout_s
-    posts = [_Post(url, body, timeout_s, first, last, key) for body in bodies]
+    posts = [_Post(url, body, timeout_s, first, last, key, closely) for body in bodies]
+    begun, later = posts[:users], deque(posts[len(posts) if users is None else users :])
     try:
-        for post in posts:
+        for post in begun:
             post.connect(deadline - time.perf_counter())
-        for post in posts:
+        for post in begun:
             post.send()
-        _collect([post for post in posts if not post.over])
+        _collect([post for post in begun if not post.over], later, time.perf_counter() + for_s)
     finally:
         for post in posts:
             post.close()
-    return [post.answer for post in posts]
+    sent = posts[: len(posts) - len(later)]
+    for post in sent:
+        post.answer.sent_ms = (post.start - sent[0].start) * 1000
+    return [post.answer for post in sent]
 
 
-def _collect(posts: list["_Post"]) -> None:
-    """Read until every answer is over."""
+def _next(later: deque["_Post"], until: float) -> "_Post | None":
+    """Send the next request that can be sent; None if there is none, or it is too late."""
+    while later and time.perf_counter() < until:
+        post = later.popleft()
+        post.connect(post.timeout_s)
+        post.send()
+        if not post.over:
+            return post
+    return None
+
+
+def _collect(posts: list["_Post"], later: deque["_Post"], until: float) -> None:
+    """Read until every answer is over; after each the next of those `later` is sent."""
     with select.epoll() as poll:
         for post in posts:
             poll.register(post.fileno, post.interest)
@@ -108,9 +133,14 @@ def _collect(posts: list["_Post"]) -> None:
                 for post in changed:
                     post.proceed(poll)
             for post in changed:
-                if post.over:
-                    del waiting[post.fileno]
-                    poll.unregister(post.fileno)
+                if not post.over:
+                    continue
+                del waiting[post.fileno]
+                poll.unregister(post.fileno)
+                if fresh := _next(later, until):
+                    poll.register(fresh.fileno, fresh.interest)
+                    waiting[fresh.fileno] = fresh
+                    due = min(due, fresh.deadline)
 
 
 class _Post:
@@ -124,6 +154,7 @@ class _Post:
         first: re.Pattern[bytes],
         last: re.Pattern[bytes],
         key: str | None = None,
+        every_chunk: bool = False,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
@@ -144,6 +175,7 @@ class _Post:
         self.over = False
         self.fileno = -1
         self.start = self.came = self.deadline = 0.0
+        self.every_chunk = every_chunk
         self.closely = True
         self._socket: socket.socket | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -231,6 +263,8 @@ class _Post:
         self.answer.arrivals.append(Arrival((self.came - self.start) * 1000, data))
         if self.last.search(data, max(0, len(data) - 512)):
             self._whole = True
+        elif self.every_chunk:
+            pass
         elif self.closely and stamped and self._closes and self.first.search(data):
             assert self._socket is not None
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, COLLECT_BYTES)

@@ -5,6 +5,7 @@ FAKE_RATE        tokens per second without drafting (default 2000)
 FAKE_SPEED_UPS   speed-up at each draft length, such as 1:1.5,2:1.2 (default 1)
 FAKE_FLAG_UPS    speed-up of a flag with its value, such as "-ub 256:1.3,--spec-draft-p-min 0.5:0.9"
 FAKE_REFUSES     ends at start where its flags hold these two words, such as "-ub 1024"
+FAKE_STALL_MS    how long every reply stands still in its middle (default 0)
 FAKE_TTFT_MS     time to the first token (default 5)
 FAKE_ACCEPT      tokens accepted in each draft, in turn, such as 1,0,2 (default 1,0)
 FAKE_REPLIES     a JSON file of replies to give instead of words: a list of objects with
@@ -104,6 +105,7 @@ class Fake:
             flag, _, up = part.rpartition(":")
             self.rate *= float(up) if flag and f" {flag} " in f" {flags} " else 1
         self.ttft = float(os.environ.get("FAKE_TTFT_MS", "5")) / 1000
+        self.stall = float(os.environ.get("FAKE_STALL_MS", "0")) / 1000
         self.accept = [int(part) for part in os.environ.get("FAKE_ACCEPT", "1,0").split(",")]
         replies = os.environ.get("FAKE_REPLIES")
         self.replies = json.loads(Path(replies).read_text()) if replies else []
@@ -164,6 +166,7 @@ class Fake:
         start = arrived + self.ttft
         done, first, sent = 0, 0.0, 0.0
         for index, (count, delta) in enumerate(zip(chunks, deltas, strict=True)):
+            start += self.stall if index == len(chunks) // 2 else 0
             # a token is out when the step that made it is: the first at once, then one a tick
             await until(start + (done + count - 1) / self.rate)
             # noted before the write: the kernel may deliver before the write returns

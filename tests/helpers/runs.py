@@ -53,7 +53,8 @@ def copied(
             line[key] += later
         for sample in line.get("samples", []):
             sample["predicted_per_second"] *= times
-            sample["wall_ms"] /= times
+            for key in ("sent_ms", "ttft_ms", "last_text_ms", "wall_ms"):
+                sample[key] = sample[key] / times if sample.get(key) else sample.get(key)
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / run.JOURNAL).write_text(text)
     summarise(folder)

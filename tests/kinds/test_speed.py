@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -112,6 +113,20 @@ def test_two_token_counts_that_differ_are_told(tiny: Rig, fake: Fake) -> None:
     assert finish(tiny).code == 0
     assert summary(tiny)["flags"]["counts_disagree"] == 3
     assert "usage and timings that differ: 3." in (folder(tiny) / report.REPORT).read_text()
+
+
+def test_a_stall_shows_where_the_stream_is_read_closely(tiny: Rig, fake: Fake) -> None:
+    fake(rate="2000", stall_ms="200")
+    assert finish(tiny, STREAM_GAPS="1").code == 0
+    for arm in summary(tiny)["arms"]:
+        assert arm["gaps"]["largest"] > 150
+        assert arm["gaps"]["p50"] < 20
+    text = (folder(tiny) / report.REPORT).read_text()
+    assert re.search(r"\| gap ms, p50 / p99 +\| largest gap ms +\|\n", text)
+    shutil.rmtree(folder(tiny))
+    assert finish(tiny).code == 0
+    assert [arm["gaps"] for arm in summary(tiny)["arms"]] == [None, None]
+    assert "largest gap" not in (folder(tiny) / report.REPORT).read_text()
 
 
 def test_out_names_the_folder(tiny: Rig, fake: Fake, tmp_path: Path) -> None:

@@ -171,3 +171,48 @@ def test_reasoning_counts_as_first_text() -> None:
     assert role_only is None
     assert (reply.ttft_ms, reply.last_text_ms) == (2, 3)
     assert (reply.reasoning, reply.content) == ("Hm", "Yes")
+
+
+def test_users_ask_one_after_the_other(serve: Serve) -> None:
+    """Three users share eight requests: each sends the next when a reply has ended."""
+    url = serve(rate="400", ttft_ms="30")
+    bodies = [client.chat("hello", 20 + index) for index in range(8)]
+    replies = client.ask(url, bodies, 30, users=3)
+    assert [reply.error for reply in replies] == [None] * 8
+    assert [reply.predicted_n for reply in replies] == [20 + index for index in range(8)]
+    sent = [reply.sent_ms or 0 for reply in replies]
+    ends = [one + (reply.wall_ms or 0) for one, reply in zip(sent, replies, strict=True)]
+    assert sent == sorted(sent)
+    for moment in sent:
+        assert sum(began <= moment < end for began, end in zip(sent, ends, strict=True)) <= 3
+    assert max(sent[:3]) < min(ends)
+    late = [began - end for began, end in zip(sent[3:], sorted(ends), strict=False)]
+    assert min(late) >= 0
+    assert min(late) < 5
+
+
+def test_a_closed_loop_ends(serve: Serve) -> None:
+    """Of what is not sent in time there is no reply; what was sent is read to its end."""
+    url = serve(rate="400", ttft_ms="30")
+    replies = client.ask(url, [client.chat("hello", 40)] * 50, 30, users=2, for_s=0.2)
+    assert {reply.error for reply in replies} == {None}
+    assert 2 <= len(replies) <= 6
+
+
+def test_requests_at_once_say_no_time_of_sending(serve: Serve) -> None:
+    assert ask(serve()).sent_ms is None
+
+
+def test_gaps_show_a_stall(serve: Serve) -> None:
+    """Every token is 5 ms after the last, but one of them 205: read closely, that is seen."""
+    url = serve(rate="200", stall_ms="200")
+
+    def exact() -> bool:
+        (reply,) = client.ask(url, [client.chat("hello", 41)], 30, closely=True)
+        assert reply.error is None
+        gaps = sorted(reply.gaps_ms or [])
+        assert len(gaps) == 40
+        return gaps[-1] == pytest.approx(205, abs=5) and gaps[20] == pytest.approx(5, abs=1)
+
+    assert one_of_few_tries(exact)
+    assert ask(url).gaps_ms is None

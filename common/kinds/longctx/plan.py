@@ -1,13 +1,16 @@
 """Long context: which cells `make longctx` measures."""
 
+import dataclasses
 from pathlib import Path
 
+import yaml
+
 from common.errors import RigError
-from common.measure.arms import GREEDY
+from common.measure.arms import rounds
 from common.measure.kind import Tools
-from common.measure.plan import Arm, Cell, Plan, Round
+from common.measure.plan import Arm, Cell, Plan
 from common.measure.rows import BASELINE
-from common.measure.texts import Tokenizer, document, prompts
+from common.measure.texts import Tokenizer, document
 from common.rig import Rig
 from common.serving import client
 
@@ -15,7 +18,6 @@ PROMPTS = Path(__file__).with_name("prompts.yaml")
 
 TOKENS = 256
 QUICK_TOKENS = 64
-ROUNDS = 3
 ROOM = 256  # tokens for the task and the chat template
 
 
@@ -37,28 +39,41 @@ def plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
         depths = sorted({*depths[:2], depths[-1]})
     tokens = QUICK_TOKENS if quick else TOKENS
     cells = []
-    for depth in depths:
+    for place, depth in enumerate(depths):
         reason = _infeasible(rig, depth, tokens)
         text = None if reason else tokenizer.cut(source.text, depth)
         if text is None and reason is None:
             reason = f"the document ({source.origin}) is shorter than {depth} tokens"
-        for task, words in prompts(PROMPTS).items():
+        for task, words in _tasks(place).items():
             body = client.chat(f"{text}\n\n{words}" if text else words, tokens)
             # Reading the document once per server is what makes deep cells affordable.
             bodies = [] if reason else [{**body, "cache_prompt": True}]
-            cells.append(Cell(f"{depth}-{task}", bodies, {"depth": depth, "task": task}, reason))
-    rounds = [Round(f"greedy-{i + 1}", "greedy", GREEDY) for i in range(1 if quick else ROUNDS)]
-    rounds.append(Round("drift", "drift", GREEDY))
+            about = {"depth": depth, "task": task, "words": place}
+            cells.append(Cell(f"{depth}-{task}", bodies, about, reason))
+    # Never deep before shallow: a server may only have read what is in front of the request.
+    turns = [dataclasses.replace(turn, descending=False) for turn in rounds(rig, quick)]
     return Plan(
         "longctx",
         arms(rig),
         cells,
-        rounds,
+        turns,
         quick,
         mark_failures=True,
         inputs=source.about(),
         prompts=PROMPTS,
     )
+
+
+def _tasks(place: int) -> dict[str, str]:
+    """The three tasks as they are asked at one of the depths, in words of their own.
+
+    Raises RigError where there are more depths than words.
+    """
+    found: dict[str, list[str]] = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
+    most = min(map(len, found.values()))
+    if place >= most:
+        raise RigError(f"LONGCTX_DEPTHS: at most {most} depths, each has tasks of its own")
+    return {task: words[place].strip() for task, words in found.items()}
 
 
 def arms(rig: Rig) -> list[Arm]:

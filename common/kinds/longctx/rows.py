@@ -14,6 +14,7 @@ def rows(summary: Summary, _manifest: Manifest) -> Iterator[Row | None]:
         arm, place = row["arm"], place_of(row)
         yield figure("tokens_per_second", "tokens/s", arm, row["tokens_per_second"], place)
         yield speed_up(row["speed_up"], arm, place)
+        yield figure("reading", "tokens/s", arm, row["reading_per_second"], place)
         yield kept_share(row["kept"], arm, place)
     for gone in summary["gone"]:
         note = longctx_report.in_words(gone)

@@ -2,7 +2,6 @@
 
 from common.measure.summary import (
     Count,
-    Crossing,
     Drift,
     Failed,
     Flags,
@@ -11,6 +10,7 @@ from common.measure.summary import (
     Kept,
     KnownAnswer,
     MemoryMib,
+    Reach,
     SpeedUp,
     Strict,
     Time,
@@ -30,12 +30,13 @@ class Row(Strict):
     kept: Kept | None
     memory_mib: MemoryMib
     reused: float | None
+    reading_per_second: float | None
+    """prompt tokens, of what was not reused"""
     trials: Count
 
 
-class Gone(Crossing):
+class Gone(Reach):
     arm: str
-    pays_to: float | None
     deepest: float | None
 
 

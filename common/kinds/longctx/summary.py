@@ -48,6 +48,7 @@ def _row(log: Log, trials: list[Trial], depth: int, arm: str) -> Row:
         "kept": measure_rows.kept(own),
         "memory_mib": measure_rows.memory(own),
         "reused": max((count for count in reused if count is not None), default=None),
+        "reading_per_second": measure_rows.reading_speed(own),
         "trials": len(own),
     }
 
@@ -60,7 +61,6 @@ def _gone(rows: list[Row], arm: str) -> Gone:
     deepest = max((depth for depth, _ in points), default=None)
     return {
         "arm": arm,
-        **measure_rows.crossing(points),
-        "pays_to": measure_rows.pays_to(points),
+        **measure_rows.reach(points),
         "deepest": deepest,
     }

@@ -29,7 +29,7 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         _waits(summary),
         "TTFT is the time to the first text; *reply* the whole of it, in seconds. Each as half / 9 "
         "in 10 / 99 in 100 of the replies are no slower. *Whole reply* is the speed-up of output "
-        "tokens over all of that time.",
+        f"tokens over all of that time.{f' {page.GAPS_TEXT}' if _closely(summary) else ''}",
         *energy.told(summary["energy"]),
         "## By prompt",
         page.by_prompt(summary["cells"]),
@@ -130,8 +130,15 @@ def _waits(summary: Summary) -> str:
             page.percentiles(arm["reply"], per=1000, digits=2),
             page.number(arm["reading_per_second"]),
         ]
-        rows.append([*row, *([page.percentiles(arm["content"])] if thinks else [])])
-    return page.table([*head, *(["to the answer ms"] if thinks else [])], rows)
+        row += [page.percentiles(arm["content"])] if thinks else []
+        rows.append([*row, *(page.gaps(arm["gaps"]) if _closely(summary) else [])])
+    head += ["to the answer ms"] if thinks else []
+    return page.table([*head, *(page.GAPS if _closely(summary) else [])], rows)
+
+
+def _closely(summary: Summary) -> bool:
+    """Whether the stream was read chunk by chunk."""
+    return any(arm["gaps"] for arm in summary["arms"])
 
 
 def _figures(summary: Summary, folder: Path) -> list[str]:

@@ -10,6 +10,7 @@ from common.measure.summary import (
     Drift,
     Energy,
     Flags,
+    Gaps,
     Head,
     KnownAnswer,
     MemoryMib,
@@ -29,6 +30,7 @@ class Arm(ArmSpeed):
     """to the first text that is not reasoning; in ms, like the two beside it"""
     reply: Percentiles | None
     """from sending to the end"""
+    gaps: Gaps | None
     reading_per_second: float | None
     """prompt tokens"""
     whole_reply: SpeedUp | None

@@ -44,6 +44,7 @@ def _arm(log: Log, arm: str, trials: list[Trial]) -> Arm:
         "ttft": rows.percentiles(rows.values(own, "ttft_ms")),
         "content": rows.percentiles(rows.values(own, "content_ms")),
         "reply": rows.percentiles(rows.values(own, "wall_ms")),
+        "gaps": rows.gaps([sample for trial in own for sample in trial["samples"]]),
         "reading_per_second": rows.reading_speed(own),
         "whole_reply": up,
         "memory_mib": log.memory(arm),

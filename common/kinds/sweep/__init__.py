@@ -1,6 +1,6 @@
 """Sweep and longmixed: how many requests at once until the drafter loses?"""
 
-from common.measure import rows
+from common.kinds.sweep import load
 from common.measure.kind import Kind
 
 SWEEP = Kind(
@@ -11,7 +11,7 @@ SWEEP = Kind(
     plan="sweep_planned",
     schema_version=2,
     section=True,
-    speed=rows.output_speed,
+    speed=load.speed,
     paired=True,
     depth_and_load=True,
     speaks_of=("many",),
@@ -24,7 +24,7 @@ LONGMIXED = Kind(
     plan="longmixed_planned",
     schema_version=2,
     section=True,
-    speed=rows.output_speed,
+    speed=load.speed,
     paired=True,
     depth_and_load=True,
     speaks_of=("documents", "many"),

@@ -1,18 +1,25 @@
-"""Sweep: many requests at once, and which batches are measured.
+"""Sweep: many requests at once, and which batches and closed loops are measured.
 
 `sweep` asks short prompts of exact length, `longmixed` six tasks behind documents of their own.
-Both compare drafter on and off under both KV layouts, and are summarised alike.
+Both compare drafter on and off under both KV layouts, and are summarised alike. No prompt is asked
+of a server twice: a drafter that remembers what was said before would know the reply.
 """
 
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from common.errors import RigError
 from common.kinds.sweep.schema import Layout
-from common.measure.arms import GREEDY
+from common.kinds.sweep.stretches import Stretches, long_enough
+from common.measure.arms import rounds
 from common.measure.kind import Tools
 from common.measure.plan import Arm, Cell, Plan, Round
-from common.measure.texts import Tokenizer, document, made, prompts
+from common.measure.texts import Tokenizer, made, prompts
 from common.rig import Rig
 from common.serving import client
 
@@ -20,12 +27,23 @@ PROMPTS = Path(__file__).with_name("prompts.yaml")
 LONGMIXED = Path(__file__).with_name("longmixed.yaml")
 
 SHAPES = ((512, 128), (128, 512))  # tokens in, tokens out
-VARIANTS = 3  # different sets of prompts per shape: what the interval is over
 LONGMIXED_OUT = 256
 LONGMIXED_IN = (1000, 3500)
+AT_LEAST = 4  # requests of a shape in a round, in several batches where few are sent at once
+EACH = 3  # requests of each user in a closed loop: the steady part in the middle is two of them
 # Each layout's own baseline is its arm without a drafter.
 LAYOUTS: dict[Layout, str] = {"per-slot": "0", "shared": "1"}
 OFF, ON = "none", "drafter"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Requests of one size. `make` gives the body of one that was not asked before."""
+
+    name: str
+    need: int
+    """tokens in and out, at most"""
+    make: Callable[[], dict[str, Any]]
 
 
 def sweep_base(rig: Rig) -> Rig:
@@ -46,50 +64,50 @@ def _base(rig: Rig, prefix: str, parallel: int | None, ctx_size: int | None) -> 
 
 def sweep_plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
     """1, 2, 4 ... requests at once, two shapes, prompts of the kinds in SWEEP_PROMPTS."""
+    turns = rounds(rig, quick)
     cells = []
     for kind in rig.sweep_prompts:
-        for tokens_in, tokens_out in SHAPES:
-            for variant in range(1 if quick else VARIANTS):
-                seed = 1000 * variant + tokens_in
-                texts = _texts(kind, tokens_in, rig.parallel or 1, seed, tokenizer)
-                bodies = [_body(text, tokens_out) for text in texts]
-                about = {"kind": kind, "shape": f"{tokens_in}/{tokens_out}", "variant": variant}
-                cells += _batches(rig, bodies, about, tokens_in + tokens_out)
-    cells.sort(key=lambda cell: int(cell.about["at_once"]))
-    return Plan(
-        "sweep", arms(rig), cells, _rounds(quick), quick, mark_failures=True, prompts=PROMPTS
-    )
+        texts = {size: _texts(kind, size, tokenizer) for size, _ in SHAPES}
+        shapes = [
+            Shape(f"{size}/{out}", size + out, partial(_next, texts[size], out))
+            for size, out in SHAPES
+        ]
+        for turn in _main(turns):
+            cells += _cells(rig, kind, shapes, turn.name, quick)
+    return _plan("sweep", rig, cells, turns, quick, prompts=PROMPTS)
 
 
 def longmixed_plan(rig: Rig, tokenizer: Tokenizer, quick: bool = False) -> Plan:
     """1 to LONGMIXED_PARALLEL requests at once, six tasks in turn, each with its own document."""
-    source = document(rig)
-    tasks = list(prompts(LONGMIXED).items())
+    turns = rounds(rig, quick)
+    tasks = list(prompts(LONGMIXED).values())
     low, high = LONGMIXED_IN
+    numbers, each = count(), _requests(rig, quick)
+    source = long_enough(rig, tokenizer, sum(_length(index) for index in range(each)) + 4 * high)
+    stretches = Stretches(source, tokenizer)
+
+    def make() -> dict[str, Any]:
+        number = next(numbers)
+        task = tasks[number % len(tasks)]
+        return _body(f"{stretches.cut(_length(number))}\n\n{task}", LONGMIXED_OUT)
+
+    shape = Shape(f"{low}-{high}/{LONGMIXED_OUT}", high + LONGMIXED_OUT, make)
     cells = []
-    for variant in range(1 if quick else VARIANTS):
-        bodies = []
-        for index in range(rig.parallel or 1):
-            task, words = tasks[(index + variant) % len(tasks)]
-            length = low + (high - low) * ((index * 7 + variant * 3) % 11) // 10
-            start = (index + variant * (rig.parallel or 1)) * 9000 % max(1, len(source.text) // 2)
-            text = tokenizer.cut(source.text[start:], length)
-            if text is None:
-                raise RigError(f"the document ({source.origin}) is too short for {task}")
-            bodies.append(_body(f"{text}\n\n{words}", LONGMIXED_OUT))
-        about = {"kind": "documents", "shape": f"{low}-{high}/{LONGMIXED_OUT}", "variant": variant}
-        cells += _batches(rig, bodies, about, high + LONGMIXED_OUT)
-    cells.sort(key=lambda cell: int(cell.about["at_once"]))
-    return Plan(
-        "longmixed",
-        arms(rig),
-        cells,
-        _rounds(quick),
-        quick,
-        mark_failures=True,
-        inputs=source.about(),
-        prompts=LONGMIXED,
-    )
+    for turn in _main(turns):
+        cells += _cells(rig, "documents", [shape], turn.name, quick)
+    return _plan("longmixed", rig, cells, turns, quick, inputs=source.about(), prompts=LONGMIXED)
+
+
+def _length(number: int) -> int:
+    """Tokens of a request's document: all lengths come in turn, in no order."""
+    low, high = LONGMIXED_IN
+    return low + (high - low) * (number * 7 % 11) // 10
+
+
+def _requests(rig: Rig, quick: bool) -> int:
+    """How many requests of its one shape longmixed sends to a server."""
+    loops = 0 if quick or rig.sweep_loop_s is None else EACH
+    return sum(at_once * (_batches(at_once, quick) + loops) for at_once in _counts(rig))
 
 
 def arms(rig: Rig) -> list[Arm]:
@@ -103,15 +121,24 @@ def arms(rig: Rig) -> list[Arm]:
     ]
 
 
-def _rounds(quick: bool) -> list[Round]:
-    up = Round("ascending-1", "greedy", GREEDY)
-    if quick:
-        return [up]
-    return [
-        up,
-        Round("descending-1", "greedy", GREEDY, descending=True),
-        Round("drift", "drift", GREEDY),
-    ]
+def _main(turns: Sequence[Round]) -> list[Round]:
+    return [turn for turn in turns if turn.kind != "drift"]
+
+
+def _plan(
+    what: str, rig: Rig, cells: list[Cell], turns: list[Round], quick: bool, **more: Any
+) -> Plan:
+    """Each round asks cells of its own, few at once before many and back in the next; the drift
+    check the batches of the first."""
+    cells.sort(key=lambda cell: int(cell.about["at_once"]))
+    asked = []
+    for turn in turns if not quick else _main(turns):
+        drift = turn.kind == "drift"
+        of = turns[0].name if drift else turn.name
+        own = [cell for cell in cells if cell.about["round"] == of]
+        only = frozenset(cell.name for cell in own if not (drift and cell.users))
+        asked.append(dataclasses.replace(turn, only=only))
+    return Plan(what, arms(rig), cells, asked, quick, mark_failures=True, **more)
 
 
 def _body(text: str, tokens: int) -> dict[str, Any]:
@@ -119,12 +146,15 @@ def _body(text: str, tokens: int) -> dict[str, Any]:
     return {**client.chat(text, tokens), "ignore_eos": True}
 
 
-def _texts(kind: str, tokens: int, count: int, seed: int, tokenizer: Tokenizer) -> list[str]:
-    """`count` different prompts of exactly `tokens` tokens each."""
+def _next(texts: Iterator[str], tokens: int) -> dict[str, Any]:
+    return _body(next(texts), tokens)
+
+
+def _texts(kind: str, tokens: int, tokenizer: Tokenizer) -> Iterator[str]:
+    """Different prompts of exactly `tokens` tokens, without end."""
     requests = list(prompts(PROMPTS).values())
-    texts = []
-    for index in range(count):
-        own = made(seed * 100 + index, tokens * 8)
+    for index in count():
+        own = made(1_000_000 * tokens + index, tokens * 8)
         if kind == "repeat":  # the published study's kind: one passage over and over
             passage = own[:200]
             text = f"{index}. " + passage * (tokens * 8 // len(passage) + 1)
@@ -133,27 +163,42 @@ def _texts(kind: str, tokens: int, count: int, seed: int, tokenizer: Tokenizer) 
         cut = tokenizer.cut(text, tokens)
         if cut is None:
             raise RigError(f"a prompt of {tokens} tokens could not be made")
-        texts.append(cut)
-    return texts
+        yield cut
 
 
-def _batches(
-    rig: Rig, bodies: list[dict[str, Any]], about: dict[str, Any], each: int
-) -> list[Cell]:
-    """The first 1, 2, 4 ... of the requests at once, as far as slots and context go."""
-    cells = []
-    at_once = 1
-    while at_once <= (rig.parallel or 1):
-        name = f"{about['kind']}-{about['shape'].replace('/', '-')}-x{at_once}-{about['variant']}"
-        need = each + 64
-        room = rig.ctx_size // (rig.parallel or 1)
+def _counts(rig: Rig) -> list[int]:
+    """1, 2, 4 ... requests at once, as far as slots go."""
+    return [2**power for power in range((rig.parallel or 1).bit_length())]
+
+
+def _batches(at_once: int, quick: bool) -> int:
+    return 1 if quick else max(1, AT_LEAST // at_once)
+
+
+def _cells(rig: Rig, kind: str, shapes: list[Shape], turn: str, quick: bool) -> list[Cell]:
+    """The batches of every shape and the closed loops of one round, each with its own requests."""
+    room = rig.ctx_size // (rig.parallel or 1)
+    found = []
+
+    def add(name: str, made_of: list[Shape], about: dict[str, Any], users: int | None) -> None:
+        need = max(shape.need for shape in made_of) + 64
         reason = None
         if need > room:
             reason = f"a request needs {need} tokens, a slot has {room} (context / slots)"
-        chosen = [] if reason else bodies[:at_once]
-        cells.append(Cell(name, chosen, {**about, "at_once": at_once}, reason))
-        at_once *= 2
-    return cells
+        bodies = [] if reason else [shape.make() for shape in made_of]
+        about = {"kind": kind, **about, "round": turn}
+        loop_s = float(rig.sweep_loop_s or 0)
+        found.append(Cell(f"{kind}-{name}-{turn}", bodies, about, reason, users, loop_s))
+
+    for at_once in _counts(rig):
+        for shape in shapes:
+            for number in range(_batches(at_once, quick)):
+                name = f"{shape.name.replace('/', '-')}-x{at_once}-{number + 1}"
+                add(name, [shape] * at_once, {"shape": shape.name, "at_once": at_once}, None)
+        if not quick and rig.sweep_loop_s is not None:
+            mix = [shapes[index % len(shapes)] for index in range(EACH * at_once)]
+            add(f"loop-x{at_once}", mix, {"at_once": at_once, "loop": True}, at_once)
+    return found
 
 
 def sweep_planned(rig: Rig, tools: Tools) -> tuple[Rig, Plan]:

@@ -7,16 +7,19 @@ from typing_extensions import NotRequired
 
 from common.measure.summary import (
     Count,
-    Crossing,
     Drift,
     Energy,
     Failed,
     Flags,
+    Gaps,
     Head,
     Infeasible,
     Kept,
     KnownAnswer,
     MemoryMib,
+    Percentiles,
+    Reach,
+    Share,
     SpeedUp,
     Strict,
     Time,
@@ -31,18 +34,30 @@ class Document(Strict):
 Layout = Literal["per-slot", "shared"]
 
 
-class Percentiles(Strict):
-    p50: float | None
-    p90: float | None
-    p99: float | None
+class Waits(Strict):
+    """What users wait for, request by request, in ms."""
+
+    requests: Count
+    ttft: Percentiles | None
+    tpot: Percentiles | None
+    """per output token after the first"""
+    reply: Percentiles | None
+    """from sending to the end"""
+    gaps: Gaps | None
+    goodput: Share | None
+    """the share within both limits; None without a limit"""
 
 
 class Measured(Strict):
     arm: str
+    kind: str
+    at_once: Count
     tokens_per_second: float | None
-    repeats_spread: float | None
-    ttft_ms: Percentiles
-    tpot_ms: Percentiles
+    total_per_second: float | None
+    """tokens read and written"""
+    requests_per_second: float | None
+    round_spread: float | None
+    waits: Waits
     busy_slots: float | None
     kept: Kept | None
     memory_mib: MemoryMib
@@ -50,9 +65,13 @@ class Measured(Strict):
 
 
 class Row(Measured):
-    kind: str
+    """Batches of one shape."""
+
     shape: str
-    at_once: Count
+
+
+class Loop(Measured):
+    """Closed loops, in their steady part."""
 
 
 # Both layouts, each with its speed-up.
@@ -65,23 +84,46 @@ class Sharing(Strict):
 
 
 class Ratio(Strict):
+    """Over all shapes alike."""
+
     kind: str
     at_once: Count
     drafter: Drafter
+    """by batches"""
+    loop: Drafter
+    """in closed loops"""
     sharing: Sharing
 
 
-class Turn(Crossing):
+class ShapeRatio(Strict):
     kind: str
-    layout: str
-    pays_to: float | None
+    shape: str
+    at_once: Count
+    drafter: Drafter
+
+
+class Turn(Reach):
+    kind: str
+    layout: Layout
+    loop: bool
+    """whether it is that of closed loops; else of batches"""
     most: float | None
+
+
+class Limits(Strict):
+    """What goodput counts, in ms."""
+
+    ttft: float | None
+    tpot: float | None
 
 
 class Summary(Head):
     document: Document
+    limits: Limits
     rows: list[Row]
+    loops: list[Loop]
     ratios: list[Ratio]
+    by_shape: list[ShapeRatio]
     turns: list[Turn]
     energy: Energy | None
     infeasible: list[Infeasible]
