@@ -18,8 +18,9 @@ def render(summary: Summary, manifest: Manifest, folder: Path) -> str:
         _headline(summary),
         f"Draft length {summary['draft_length']}. Speeds are the server's own timings, one request "
         f"at a time; the intervals are {page.LEVEL} over prompts and server starts, *each round* "
-        "has every round's speed-up. *Kept* is accepted over drafted tokens. Memory is the largest over this arm's servers: *ready* before the first "
-        "prompt, *peak* in the trials. It holds the model too, so look at the differences.",
+        "has every round's speed-up. *Kept* is accepted over drafted tokens. Memory is the largest "
+        "over this arm's servers: *ready* before the first prompt, *peak* in the trials. It holds "
+        "the model too, so look at the differences.",
         *_figure(summary, folder),
         "## Same replies",
         "\n".join(_equal(summary)),
