@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +24,11 @@ import httptools
 TICK_S = 2.0  # a server that neither closes as it promised nor sends much is looked at this often
 COLLECT_BYTES = 32 << 10  # this much wakes us; the kernel's own buffer is a few times larger
 READ_BYTES = 64 << 10
+WATCH_S = 0.5
+# An answer without end must not fill the memory. No measurement asks for a tenth of it.
+LIMIT_BYTES = 32 << 20
+HEAD_BYTES = 256 << 10
+LINE_BYTES = 1 << 10  # of a line whose end is yet to come: enough to tell which it is
 SO_TIMESTAMPNS = 35  # <asm-generic/socket.h>; Python has no name for it
 TIMESPEC = struct.Struct("@ll")
 STAMP_SPACE = socket.CMSG_SPACE(TIMESPEC.size)
@@ -54,6 +59,10 @@ class Answer:
     def body(self) -> bytes:
         return b"".join(arrival.data for arrival in self.arrivals)
 
+    def start(self, size: int) -> bytes:
+        """The first bytes of the body."""
+        return b"".join(arrival.data[:size] for arrival in self.arrivals[:size])[:size]
+
 
 def age_s(extra: list[tuple[int, int, bytes]]) -> float | None:
     """How long ago, in seconds, what recvmsg returned with this came in. None: not told."""
@@ -75,6 +84,7 @@ def exchange(
     closely: bool = False,
     users: int | None = None,
     for_s: float = math.inf,
+    watch: Callable[[], None] | None = None,
 ) -> list[Answer]:
     """POST every JSON body to an http:// address at once; the answers in the order of `bodies`.
 
@@ -82,8 +92,9 @@ def exchange(
     is over the next one, until there is none or `for_s` has passed; answers are of those sent.
 
     All connections of the first are open before the first request is sent. An answer is over when
-    its body is, when `last` is found in it, or `timeout_s` after it was sent. Never raises for a
-    server's fault.
+    its body is, when `last` is found in one of its last lines, when LIMIT_BYTES of it have come, or
+    `timeout_s` after it was sent. Never raises for a server's fault; what `watch` raises, which is
+    called now and then, comes through after all connections are closed.
     """
     deadline = time.perf_counter() + timeout_s
     posts = [_Post(url, body, timeout_s, first, last, key, closely) for body in bodies]
@@ -93,7 +104,8 @@ def exchange(
             post.connect(deadline - time.perf_counter())
         for post in begun:
             post.send()
-        _collect([post for post in begun if not post.over], later, time.perf_counter() + for_s)
+        waiting = [post for post in begun if not post.over]
+        _collect(waiting, later, time.perf_counter() + for_s, watch)
     finally:
         for post in posts:
             post.close()
@@ -114,8 +126,14 @@ def _next(later: deque["_Post"], until: float) -> "_Post | None":
     return None
 
 
-def _collect(posts: list["_Post"], later: deque["_Post"], until: float) -> None:
+def _collect(
+    posts: list["_Post"],
+    later: deque["_Post"],
+    until: float,
+    watch: Callable[[], None] | None,
+) -> None:
     """Read until every answer is over; after each the next of those `later` is sent."""
+    tick_s = WATCH_S if watch else TICK_S
     with select.epoll() as poll:
         for post in posts:
             poll.register(post.fileno, post.interest)
@@ -124,9 +142,11 @@ def _collect(posts: list["_Post"], later: deque["_Post"], until: float) -> None:
         while waiting:
             now = time.perf_counter()
             if now >= due:
+                if watch:
+                    watch()
                 for post in waiting.values():
                     post.look(now)
-                due = min([now + TICK_S, *(post.deadline for post in waiting.values())])
+                due = min([now + tick_s, *(post.deadline for post in waiting.values())])
                 changed = list(waiting.values())
             else:
                 changed = [waiting[number] for number, _ in poll.poll(due - now)]
@@ -181,6 +201,8 @@ class _Post:
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._bounded = self._closes = self._whole = False
+        self._received = 0
+        self._line = b""
 
     def connect(self, timeout_s: float) -> None:
         self.start = time.perf_counter()
@@ -241,14 +263,25 @@ class _Post:
             self._closed()
             return
         stamped = self._note_time(extra)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._lost(f"what came is not HTTP: {error}")
+        lost = self._parse(data)
         if self._pieces:
             self._add_arrival(stamped)
         if self._whole:
             self._end()
+        elif lost:
+            self._lost(lost)
+
+    def _parse(self, data: bytes) -> str | None:
+        """Give it to the parser. Returns what is wrong with it."""
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._whole = True  # its status says enough
+        except httptools.HttpParserError as error:
+            return f"what came is not HTTP: {error}"
+        limit = HEAD_BYTES if self.answer.status is None else LIMIT_BYTES
+        return f"no end after {self._received} bytes" if self._received > limit else None
 
     def _note_time(self, extra: list[tuple[int, int, bytes]]) -> bool:
         """Note when what was just read came. Returns whether the kernel told."""
@@ -261,7 +294,7 @@ class _Post:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self.answer.arrivals.append(Arrival((self.came - self.start) * 1000, data))
-        if self.last.search(data, max(0, len(data) - 512)):
+        if self._is_last(data):
             self._whole = True
         elif self.every_chunk:
             pass
@@ -269,6 +302,14 @@ class _Post:
             assert self._socket is not None
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, COLLECT_BYTES)
             self.closely = False
+
+    def _is_last(self, data: bytes) -> bool:
+        """Whether `last` is in the last lines of what came by now; the last may have no end."""
+        text = self._line + data
+        whole = text.rfind(b"\n") + 1
+        self._line = text[whole : whole + LINE_BYTES]
+        start = text.rfind(b"\n", 0, len(text[:whole].rstrip())) + 1
+        return self.last.search(text, min(start, max(0, len(text) - 512))) is not None
 
     def on_header(self, name: bytes, _value: bytes) -> None:
         self._bounded = self._bounded or name.lower() in (b"content-length", b"transfer-encoding")
@@ -281,7 +322,9 @@ class _Post:
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        self._whole = True
+        # Others than these announce an answer, and are none.
+        if self.answer.status == 101 or (self.answer.status or 0) >= 200:
+            self._whole = True
 
     def _end(self) -> None:
         if not self.over:

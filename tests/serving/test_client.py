@@ -13,6 +13,7 @@ from common.errors import RigError
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
+from common.serving.reading import Reading
 from tests.serving.tries import one_of_few_tries
 
 Serve = Callable[..., str]
@@ -41,13 +42,13 @@ def ask(url: str, tokens: int = 128, limit_s: float = 30) -> client.Reply:
 
 def test_decode_rate_and_ttft_are_the_truth(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     truths: list[dict[str, float]] = []
-    take = client.take
+    take = Reading.take
 
-    def listen(reply: client.Reply, event: dict[str, Any], now_ms: float) -> None:
+    def listen(reading: Reading, event: dict[str, Any], now_ms: float) -> None:
         truths.extend([event["timings"]] if "timings" in event else [])
-        take(reply, event, now_ms)
+        take(reading, event, now_ms)
 
-    monkeypatch.setattr(client, "take", listen)
+    monkeypatch.setattr(Reading, "take", listen)
     url = serve(rate="400", ttft_ms="50")
 
     def exact() -> bool:
@@ -164,10 +165,12 @@ def test_clocks_that_disagree_are_flagged() -> None:
 
 def test_reasoning_counts_as_first_text() -> None:
     reply = client.Reply()
-    client.take(reply, {"choices": [{"delta": {"role": "assistant", "content": None}}]}, 1)
+    reading = Reading(reply)
+    reading.take({"choices": [{"delta": {"role": "assistant", "content": None}}]}, 1)
     role_only = reply.ttft_ms
-    client.take(reply, {"choices": [{"delta": {"reasoning_content": "Hm"}}]}, 2)
-    client.take(reply, {"choices": [{"delta": {"content": "Yes"}}]}, 3)
+    reading.take({"choices": [{"delta": {"reasoning_content": "Hm"}}]}, 2)
+    reading.take({"choices": [{"delta": {"content": "Yes"}}]}, 3)
+    reading.end()
     assert role_only is None
     assert (reply.ttft_ms, reply.last_text_ms) == (2, 3)
     assert (reply.reasoning, reply.content) == ("Hm", "Yes")

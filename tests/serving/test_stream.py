@@ -16,6 +16,7 @@ import pytest
 from common.kinds.bench_client import mock
 from common.rig import ROOT
 from common.serving import client, stream
+from common.serving.reading import Reading
 from tests.serving.tries import one_of_few_tries
 
 Step = tuple[float, bytes]
@@ -295,10 +296,12 @@ async def naive(url: str, body: bytes) -> int:
         b"Content-Length: %d\r\n\r\n" % len(body) + body
     )
     reply = client.Reply()
+    reading = Reading(reply)
     async for line in reader:
         if line.startswith(b"data: {"):
-            client.take(reply, json.loads(line[6:]), time.perf_counter())
+            reading.take(json.loads(line[6:]), time.perf_counter())
     writer.close()
+    reading.end()
     return reply.text_chunks
 
 
