@@ -58,16 +58,16 @@ def ask(
     for answer, body in zip(answers, bodies, strict=False):  # those that were sent
         reply = Reply(gaps_ms=[] if closely else None, pieces=[] if body.get("logprobs") else None)
         reply.sent_ms = None if users is None else round(answer.sent_ms, 3)
-        replies.append(_read(reply, answer))
+        replies.append(read(reply, answer))
     return replies
 
 
-def _read(reply: Reply, answer: stream.Answer) -> Reply:
-    """Take what an answer says, event by event. An error the server told beats one we saw."""
+def read(reply: Reply, answer: stream.Answer) -> Reply:
+    """Put what an answer says into the reply. An error the server told beats one we saw."""
     reply.wall_ms = answer.end_ms
-    if answer.status not in (None, 200) and answer.error is None:
-        said = answer.start(2000).decode(errors="replace")
-        reply.error = f"HTTP {answer.status}: {one_line(said)}"
+    if answer.status not in (None, 200):
+        said = one_line(answer.start(2000).decode(errors="replace"))
+        reply.error = f"HTTP {answer.status}: {said or answer.error or ''}"
         return reply
     done = _take_all(reply, answer)
     if reply.error is None and not done:

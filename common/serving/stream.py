@@ -263,13 +263,13 @@ class _Post:
             self._closed()
             return
         stamped = self._note_time(extra)
-        lost = self._parse(data)
+        fault = self._parse(data)
         if self._pieces:
             self._add_arrival(stamped)
         if self._whole:
             self._end()
-        elif lost:
-            self._lost(lost)
+        elif fault:
+            self._fail(fault)
 
     def _parse(self, data: bytes) -> str | None:
         """Give it to the parser. Returns what is wrong with it."""
@@ -279,7 +279,7 @@ class _Post:
         except httptools.HttpParserUpgrade:
             self._whole = True  # its status says enough
         except httptools.HttpParserError as error:
-            return f"what came is not HTTP: {error}"
+            return f"connection lost: what came is not HTTP: {error}"
         limit = HEAD_BYTES if self.answer.status is None else LIMIT_BYTES
         return f"no end after {self._received} bytes" if self._received > limit else None
 

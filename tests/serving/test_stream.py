@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,61 +12,23 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from common.kinds.bench_client import mock
 from common.rig import ROOT
 from common.serving import client, stream
 from common.serving.reading import Reading
-from tests.serving.tries import one_of_few_tries
-
-Step = tuple[float, bytes]
-HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
-CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-ROLE = mock.event({"delta": {"role": "assistant", "content": None}})
-WORD = mock.event({"delta": {"content": " w\u00f6rd"}})
-END = mock.event(
-    {"delta": {}, "finish_reason": "stop"}, timings={"predicted_n": 3, "predicted_per_second": 10.0}
+from tests.serving.scripted import (
+    CHUNKED,
+    DONE,
+    END,
+    HEAD,
+    LAST,
+    ROLE,
+    WHOLE,
+    WORD,
+    Scripted,
+    ask,
+    chunked,
 )
-DONE = b"data: [DONE]\n\n"
-LAST = b"0\r\n\r\n"
-
-
-class Scripted:
-    """A server that answers its one request with these steps (seconds to wait, bytes), then
-    closes. `sent` is when each was sent, in seconds of time.perf_counter()."""
-
-    def __init__(self, steps: list[Step], hold_s: float = 0) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.steps, self.hold_s = steps, hold_s
-        self.sent: list[float] = []
-        self.request = b""
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        connection, _ = self.listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while b"}" not in self.request[-2:]:
-            self.request += connection.recv(1 << 20)
-        for delay_s, data in self.steps:
-            time.sleep(delay_s)
-            self.sent.append(time.perf_counter())
-            connection.sendall(data)
-        time.sleep(self.hold_s)
-        connection.close()
-        self.listener.close()
-
-
-def ask(steps: list[Step], limit_s: float = 20, hold_s: float = 0) -> client.Reply:
-    server = Scripted(steps, hold_s)
-    return client.ask(server.url, [client.chat("hello", 3)], limit_s)[0]
-
-
-def chunked(*events: bytes) -> bytes:
-    return b"".join(mock.chunk(event) for event in events)
-
-
-WHOLE = CHUNKED + chunked(ROLE, WORD, WORD, WORD, END, DONE) + LAST
+from tests.serving.tries import one_of_few_tries
 
 
 @pytest.fixture
