@@ -17,8 +17,18 @@ def tell(context: Context, done: float, total: float | None, message: str) -> No
     anyio.from_thread.run(context.report_progress, done, total, message[:200])
 
 
+def watcher(context: Context, message: str) -> Callable[[], None]:
+    """What work that looks around now and then calls to report the seconds that have passed. It
+    ends that work if the client has cancelled the request."""
+    begin = time.monotonic()
+    return lambda: tell(context, time.monotonic() - begin, None, message)
+
+
 def meanwhile(context: Context, message: str, work: Callable[[], T]) -> T:
-    """Do `work`, which has no steps to count, and report the seconds that have passed."""
+    """Do `work`, which has no steps to count, and report the seconds that have passed.
+
+    It is done to its end, also if the client has cancelled the request.
+    """
     begin = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)

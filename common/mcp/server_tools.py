@@ -11,13 +11,14 @@ from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.mcp import answers, jobs
 from common.mcp.jobs import Job
-from common.mcp.notices import meanwhile, tell
+from common.mcp.notices import meanwhile, tell, watcher
 from common.mcp.toolbox import Toolbox
 from common.serving import client, record
 from common.serving.record import Serving
 
 STEP_S = 0.2
 ASK_S = 600.0
+HEALTH_S = 120.0
 HEALTH_PROMPT = "Count from one to ten in words."
 HEALTH_TOKENS = 32
 
@@ -177,9 +178,8 @@ class ServerTools(Toolbox):
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
         body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
-        reply = meanwhile(
-            context, "waiting for a reply", lambda: client.ask(found.url, [body], 120)[0]
-        )
+        watch = watcher(context, "waiting for a reply")
+        (reply,) = client.ask(found.url, [body], HEALTH_S, watch=watch)
         problems = []
         if reply.error:
             problems.append(f"no reply: {reply.error}")
@@ -200,15 +200,15 @@ class ServerTools(Toolbox):
     ) -> answers.Reply:
         """Send one chat message to the running server; gives the text, its speed and what was kept.
 
-        Temperature 0 is greedy. Nothing of an earlier call is remembered.
+        Temperature 0 is greedy. Nothing of an earlier call is remembered. A request that is
+        cancelled stops the model too.
         """
         found = self._served()
         body = client.chat(prompt, max_tokens, temperature=temperature)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
-        reply = meanwhile(
-            context, "the model is writing", lambda: client.ask(found.url, [body], ASK_S)[0]
-        )
+        watch = watcher(context, "the model is writing")
+        (reply,) = client.ask(found.url, [body], ASK_S, watch=watch)
         if reply.error:
             raise RigError(f"the model gave no reply: {reply.error}; see server_status")
         return _reply(reply)

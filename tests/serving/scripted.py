@@ -1,6 +1,5 @@
 """A server that sends what a test wrote down, and nothing else."""
 
-import contextlib
 import socket
 import threading
 import time
@@ -21,9 +20,9 @@ LAST = b"0\r\n\r\n"
 
 
 class Scripted:
-    """A server that answers its one request with these steps (seconds to wait, bytes), then
-    closes; with `again` it repeats the last one until the client goes. `sent` is when each was
-    sent, in seconds of time.perf_counter(); `left` is set when it is over, or the client gone."""
+    """A server that answers its one request with these steps (seconds to wait, bytes) and closes
+    after `hold_s`; with `again` it repeats the last step instead. `sent` is when each was sent, in
+    seconds of time.perf_counter(); `left` is set when the client has gone before that."""
 
     def __init__(self, steps: list[Step], hold_s: float = 0, again: bool = False) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -40,13 +39,19 @@ class Scripted:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while b"}" not in self.request[-2:]:
             self.request += connection.recv(1 << 20)
-        with contextlib.suppress(OSError):  # a client that has what it wants closes
+        try:
             for step in self.steps:
                 self._send(connection, step)
             while self.again:
                 self._send(connection, self.steps[-1])
-            time.sleep(self.hold_s)
-        self.left.set()
+            if self.hold_s:
+                connection.settimeout(self.hold_s)
+                connection.recv(1)
+                self.left.set()
+        except TimeoutError:
+            pass
+        except OSError:
+            self.left.set()
         connection.close()
         self.listener.close()
 
