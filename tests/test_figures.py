@@ -38,7 +38,7 @@ SET = {
     "interval is 95%": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
     "(95%": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
     "temperature 0.8": ("common/measure/arms.py", '"temperature": 0.8'),
-    "more than 2%": ("common/serving/client.py", "DISAGREES = 0.02"),
+    "more than 2%": ("common/serving/reply.py", "DISAGREES = 0.02"),
     "for at most five minutes": ("common/host/card.py", "COOL_LIMIT_S = 300.0"),
     "Under 0.1 nats": ("common/kinds/identity/summary.py", "NEAR_TIE = 0.1"),
     "first token within 2 ms": ("tests/serving/test_stream.py", "late < 2 and"),
