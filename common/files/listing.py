@@ -67,4 +67,4 @@ def checked(file: Wanted, sha256: Callable[[Path], str]) -> tuple[str | None, st
     except OSError as error:
         return found, f"cannot be read: {error.strerror}"
     known = wanted.judgement(file)
-    return found, f"verified, {known}" if file.sha256 else known
+    return found, f"verified, {known}" if file.is_verified else known

@@ -54,6 +54,8 @@ def _engine(rig: Rig, runner: str) -> Check:
         return ok("engine", "comes with the image")
     try:
         return ok("engine", build.find(rig).title)
+    except build.OddRecordError as error:
+        return Check("engine", "lacks", error.what, error.fix)
     except RigError:
         pass
     if os.environ.get("LLAMA_SERVER"):

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from common.errors import RigError
 
-
 # A link of that name is not written through: it may lead to any file of the user's.
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 

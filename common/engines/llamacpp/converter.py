@@ -22,6 +22,7 @@ TORCH = "torch==2.13.0+cpu"
 """Not in the lock: the package index has it only with 2 GB of CUDA libraries, which converting does
 not need. The wheel for the CPU alone lies where llama.cpp's own requirements say."""
 LLAMA_REQUIREMENTS = "requirements/requirements-convert_hf_to_gguf.txt"
+WHEELS = ("--only-binary", ":all:")  # pip would run what an archive of sources brings along
 Say = Callable[[str], None]
 
 
@@ -79,12 +80,12 @@ def environment(origin: Source, say: Say) -> Path:
     _run([sys.executable, "-m", "venv", str(home)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
-        _run([*pip, "--no-deps", TORCH])
+        _run([*pip, "--no-deps", *WHEELS, TORCH])
     except RigError:
         index = _torch_index(origin)
         if index is None:
             raise
-        _run([*pip, "--no-deps", "--index-url", index, TORCH])
+        _run([*pip, "--no-deps", *WHEELS, "--index-url", index, TORCH])
     _run([*pip, "--require-hashes", "-r", str(LOCK)])
     ready.touch()
     return python
