@@ -54,7 +54,8 @@ def source_release(folder: Path, name: str, version: str) -> Path:
 def _places(told: dict[str, str], name: str) -> Iterator[tuple[str, str]]:
     """Each place pip would look at, and the address of its list of files."""
     for link in told.get("find-links", "").split():
-        yield link, link if "://" in link else Path(link).expanduser().absolute().as_uri()
+        local = Path(os.path.expanduser(link)).absolute()  # noqa: PTH111 (no error without a home)
+        yield link, link if "://" in link else local.as_uri()
     if told.get("no-index", "0") not in ("1", "true", "yes", "on"):
         indexes = [told.get("index-url") or DEFAULT, *told.get("extra-index-url", "").split()]
         for index in indexes:

@@ -138,7 +138,7 @@ def _pip_files() -> list[Path]:
     own = os.environ.get("PIP_CONFIG_FILE")
     if own == os.devnull:
         return []
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (a user without a home is no error here)
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     shared = (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
     files = [Path(folder) / "pip" / "pip.conf" for folder in shared if folder]

@@ -14,7 +14,7 @@ from pathlib import Path
 from common import atomic, pip, places
 from common.engines.llamacpp import source
 from common.engines.llamacpp.source import Source
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.rig import ROOT, Rig
 
 LOCK = ROOT / "requirements-converter.lock"
@@ -61,7 +61,8 @@ class Converter:
 def prepare(rig: Rig, say: Say) -> Converter:
     """The converter for a rig: source and environment, made if need be."""
     origin = source.first(rig, say)
-    return Converter(origin, environment(origin, say))
+    with disk_says(places.cache(), source.DISK):
+        return Converter(origin, environment(origin, say))
 
 
 def environment(origin: Source, say: Say) -> Path:
