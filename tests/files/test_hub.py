@@ -13,6 +13,8 @@ from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
+# Loaded before a test sets HF_DEBUG, which it would keep for all tests after that one.
+import huggingface_hub.file_download  # noqa: F401
 import pytest
 
 from common import places
@@ -374,6 +376,19 @@ def test_numbers_in_headers_that_are_none(
     else:
         assert code == 0
         assert waits == [1.0]
+
+
+@pytest.mark.parametrize("size", ["\xb2", "-5", "0", "9" * 18, "9" * 5000, "1.5", ""])
+def test_a_size_that_is_none(size: str, run: Run, hub_rig: Rig, fake_hub: FakeHub) -> None:
+    def answer(to: fake.Handler) -> None:
+        to.head(200, {**to.about(), "X-Linked-Size": size, "Content-Length": 0})
+
+    fake_hub.heads = [answer]
+    code, _out, err = run(fetch.body, hub_rig, "draft")
+    assert code == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert fake_hub.ranges() == []
 
 
 def test_a_wait_of_nothing_is_still_a_wait(
