@@ -72,8 +72,11 @@ def record(path: Path, digest: str, origin: str | None = None, revision: str | N
 
 
 def _read() -> dict[str, Any]:
+    path = places.models() / RECORD
+    if not path.is_file():  # a pipe of that name would be waited for
+        return {}
     try:
-        entries = json.loads((places.models() / RECORD).read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}

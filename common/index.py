@@ -73,14 +73,18 @@ def _links(address: str, told: dict[str, str]) -> list[str]:
         text = page.read(MOST_PAGE + 1)
     if len(text) > MOST_PAGE:
         raise ValueError("its page does not end")
+    try:
+        return _listed(text, base, kind)
+    except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
+        raise ValueError("its page makes no sense") from None
+
+
+def _listed(text: bytes, base: str, kind: str) -> list[str]:
     if "json" not in kind:
         anchors = _Anchors()
         anchors.feed(text.decode(errors="replace"))
         return [urljoin(base, link) for link in anchors.links]
-    try:
-        return [urljoin(base, str(file["url"])) for file in json.loads(text)["files"]]
-    except (KeyError, TypeError, RecursionError):
-        raise ValueError("its page makes no sense") from None
+    return [urljoin(base, str(file["url"])) for file in json.loads(text)["files"]]
 
 
 class _Anchors(html.parser.HTMLParser):

@@ -65,3 +65,9 @@ def test_a_lock_that_is_a_link_empties_nothing(tmp_path: Path) -> None:
     (tmp_path / ".lock").symlink_to(other)
     with only_one(tmp_path / ".lock", lambda: pytest.fail("waited")):
         assert other.read_text() == "precious"
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    with only_one(tmp_path / ".lock", lambda: pytest.fail("waited")):
+        assert names(tmp_path) == [".lock"]

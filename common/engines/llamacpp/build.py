@@ -144,9 +144,11 @@ def full_commit(rig: Rig) -> str | None:
 def _read(server: Path) -> Engine:
     """The engine with what was written down of it. Raises RigError if that is no such record."""
     path = server.with_name(INFO)
+    problem = "it is no file" if path.exists() and not path.is_file() else ""
+    info: Any = None
     try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-        problem = _oddity(info)
+        info = info if problem else json.loads(path.read_text(encoding="utf-8"))
+        problem = problem or _oddity(info)
     except OSError as error:
         problem = error.strerror or str(error)
     except (ValueError, RecursionError):

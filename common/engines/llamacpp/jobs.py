@@ -40,7 +40,10 @@ def usable_memory() -> int | None:
     for folder in _groups():
         limit, used = _text(folder / "memory.max"), _text(folder / "memory.current")
         if limit.strip().isdecimal() and used.strip().isdecimal():
-            left.append(max(0, int(limit) - int(used)))
+            # What was read of files counts as used, but the kernel lets go of it first.
+            cached = re.search(r"^inactive_file (\d+)", _text(folder / "memory.stat"), re.MULTILINE)
+            taken = int(used) - (int(cached[1]) if cached else 0)
+            left.append(max(0, int(limit) - taken))
     return min(left, default=None)
 
 

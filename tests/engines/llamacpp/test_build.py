@@ -1,6 +1,7 @@
 """Finding and building the engine, with a three-program stand-in for llama.cpp's source."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -143,7 +144,7 @@ ODD_RECORDS = {
 }
 
 
-@pytest.mark.parametrize("case", [*ODD_RECORDS, "gone", "a folder"])
+@pytest.mark.parametrize("case", [*ODD_RECORDS, "gone", "a folder", "a pipe"])
 def test_an_odd_record_is_one_line_that_says_what_to_delete(
     case: str, git_rig: Rig, own_cache: Path
 ) -> None:
@@ -152,6 +153,8 @@ def test_an_odd_record_is_one_line_that_says_what_to_delete(
     (home / "llama-server").touch()
     if case == "a folder":
         (home / build.INFO).mkdir()
+    elif case == "a pipe":
+        os.mkfifo(home / build.INFO)
     elif case != "gone":
         (home / build.INFO).write_text(ODD_RECORDS[case])
     with pytest.raises(build.OddRecordError, match=f"delete the folder {home}") as caught:

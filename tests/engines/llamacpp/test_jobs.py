@@ -51,6 +51,8 @@ def test_a_containers_limits_count(host: Path) -> None:
     (outer / "memory.max").write_text("max\n")
     assert jobs.usable_memory() == 2 * GIB
     assert jobs.jobs("cpu") == 2
+    (inmost / "memory.stat").write_text(f"anon 5\ninactive_file {GIB}\n")
+    assert jobs.usable_memory() == 3 * GIB
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "max", "1 0"])

