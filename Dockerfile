@@ -19,11 +19,12 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
     apt-get clean && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # Only what compiling needs, so that other changes to the project do not compile again.
-COPY common/__init__.py common/atomic.py common/digest.py common/errors.py common/pip.py common/places.py \
-     common/rig.py common/tool_folder.py common/
+COPY common/__init__.py common/atomic.py common/digest.py common/errors.py common/index.py \
+     common/pip.py common/places.py common/rig.py common/tool_folder.py common/uv.py common/values.py common/
 COPY common/engines/__init__.py common/engines/
 COPY common/engines/llamacpp/__init__.py common/engines/llamacpp/build.py common/engines/llamacpp/build_tools.py \
-     common/engines/llamacpp/embedded.py common/engines/llamacpp/source.py common/engines/llamacpp/
+     common/engines/llamacpp/embedded.py common/engines/llamacpp/jobs.py common/engines/llamacpp/source.py \
+     common/engines/llamacpp/
 COPY scripts/image_engine.py scripts/
 ARG BACKEND
 ARG LLAMA_CPP_COMMIT=

@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report compose engine image use
-.PHONY: bench-client bench-repack compare new-rig
+.PHONY: bench-client bench-repack compare fuzz new-rig
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 # What a user gives reaches a shell line only as "$$NAME".
 export RIG
@@ -54,6 +54,11 @@ test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for 
 
 test-random: override PYTEST += -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
+
+FUZZ ?= 20000
+fuzz: export FUZZ := $(FUZZ)
+fuzz: dev ## damaged files and settings by the thousand: FUZZ=20000 of each kind, FUZZ_SEED=7 for others
+	@$(PYTHON) -m pytest -n $(WORKERS) tests/fuzz $(PYTEST)
 
 test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chromium (apt install chromium chromium-driver)
 	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0

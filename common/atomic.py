@@ -18,6 +18,7 @@ def part_of(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)  # a link of that name would be written through
     try:
         yield part
         if path.exists():

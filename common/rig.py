@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common import values
 from common.errors import RigError, did_you_mean
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,12 +121,6 @@ def _digest(value: str) -> str:
     return value
 
 
-def _relative_or_absolute(value: str) -> str:
-    if ".." in Path(value).parts:
-        raise ValueError("a file name, or an absolute path, without '..'")
-    return value
-
-
 def needs_drafter(spec_type: str) -> bool:
     """Whether one of these draft types, joined by commas, reads a drafter file."""
     return any(part.startswith("draft-") for part in spec_type.split(","))
@@ -161,13 +156,13 @@ class Rig:
     backend: str = _key(_one_of("cuda", "cpu"), group="card")
     gpu_name: str | None = _key(_text, None, group="card")
     """part of the card's name as NVML gives it, with _ for a space"""
-    model: str = _key(_relative_or_absolute, group="files")
+    model: str = _key(values.model_file, group="files")
     model_hf: str | None = _key(_text, None, group="files")
     model_hf_revision: str | None = _key(_text, None, group="files")
-    model_package: str | None = _key(_text, None, group="files")
+    model_package: str | None = _key(values.package, None, group="files")
     model_sha256: str | None = _key(_digest, None, group="files")
     spec_type: str | None = _key(_spec_type, None, group="serve")
-    spec_draft_model: str | None = _key(_relative_or_absolute, None, group="files")
+    spec_draft_model: str | None = _key(values.model_file, None, group="files")
     spec_draft_hf: str | None = _key(_text, None, group="files")
     spec_draft_hf_revision: str | None = _key(_text, None, group="files")
     spec_draft_sha256: str | None = _key(_digest, None, group="files")
@@ -197,9 +192,11 @@ class Rig:
     engine: str = _key(_one_of(*ENGINES), "source", group="build")
     """llama.cpp's server out of a package, or compiled here from its source; a container always has
     the engine it was built with"""
-    llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp", group="build")
-    llama_cpp_commit: str | None = _key(_text, None, group="build")
-    llama_cpp_release: str = _key(_text, "11434.0.0", group="build")
+    llama_cpp_repository: str = _key(
+        values.repository, "https://github.com/ggml-org/llama.cpp", group="build"
+    )
+    llama_cpp_commit: str | None = _key(values.commit, None, group="build")
+    llama_cpp_release: str = _key(values.version, "11434.0.0", group="build")
     llama_cpp_release_sha256: str = _key(
         _digest,
         "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45",
@@ -248,7 +245,7 @@ class Rig:
     repack_hf: str | None = _key(_text, None, group="repack")
     """the checkpoint that `repack` makes the drafter of"""
     repack_hf_revision: str | None = _key(_text, None, group="repack")
-    formats_extra: tuple[str, ...] = _key(_list, (), group="formats")
+    formats_extra: tuple[str, ...] = _key(values.model_files, (), group="formats")
     """drafter files that `formats` compares beside the rig's own in three formats"""
     cost_shape: str | None = _key(
         _one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None, group="cost"
@@ -302,10 +299,10 @@ class Rig:
 
     def variant(self, changes: Mapping[str, str]) -> "Rig":
         """This rig with some settings changed, written as in tpu.env."""
-        values: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for key, value in changes.items():
-            values[key.lower()] = _parse_value(key, value, f"a change of {key}")
-        return dataclasses.replace(self, **values)
+            found[key.lower()] = _parse_value(key, value, f"a change of {key}")
+        return dataclasses.replace(self, **found)
 
 
 _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Rig) if field.metadata}
@@ -324,6 +321,12 @@ def _written(value: object) -> str:
 
 def _parse_value(key: str, value: str, where: str) -> object:
     field = _FIELDS[key]
+    if values.holds_secret(value):
+        # Settings go into manifests and reports, and those into git. Its value is not shown.
+        raise RigError(
+            f"{where}: {key} holds a user name or token in an address",
+            fix="leave it out; git, pip and the hub have places of their own for it",
+        )
     if not SAFE_VALUE.fullmatch(value):
         raise RigError(
             f"{where}: {key}={value!r} holds a space, quote or shell character; "

@@ -8,6 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from common import places, report
+from common.engines.llamacpp import jobs
 from common.errors import RigError
 from common.host import facts
 from common.kinds.bench_repack import plan
@@ -21,7 +22,7 @@ NEED = 6_000_000_000
 def body(arguments: Sequence[str] | None = None) -> int:
     parser = _cli.parser(__doc__)
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=jobs.usable_cores())
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args(arguments)
     if args.threads < 1 or args.rounds < 1:

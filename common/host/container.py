@@ -16,6 +16,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.host import card
 from common.rig import Rig
+from common.weights.gguf_file import UnknownTypeError
 
 SECRETS = Path("/run/secrets")
 NO_RUNTIME = (
@@ -218,7 +219,10 @@ def has_real_kernels(capability: tuple[int, int], built: list[tuple[tuple[int, i
 
 def check_memory(card: CardFacts, rig: Rig) -> None:
     """Raise RigError if the rig's files and cache do not fit the card's free memory."""
-    need = memory.need_mib(rig)
+    try:
+        need = memory.need_mib(rig)
+    except UnknownTypeError:
+        return  # llama.cpp may read it all the same, and says itself what does not fit
     if need is not None and need > card.free_mib:
         raise RigError(
             f"the {card.name} has {card.free_mib:.0f} MiB free, this rig needs about {need:.0f}: "

@@ -15,6 +15,7 @@ from common.files import wanted
 from common.host import card
 from common.rig import Rig
 from common.serving import process
+from common.weights.gguf_file import UnknownTypeError
 
 ENGINE_GIB = {"source": 3.0, "embedded": 0.3}  # sources and objects of one build; the package
 
@@ -53,6 +54,8 @@ def _engine(rig: Rig, runner: str) -> Check:
         return ok("engine", "comes with the image")
     try:
         return ok("engine", build.find(rig).title)
+    except build.OddRecordError as error:
+        return Check("engine", "lacks", error.what, error.fix)
     except RigError:
         pass
     if os.environ.get("LLAMA_SERVER"):
@@ -120,9 +123,8 @@ def _docker_problem(state: str, error: str) -> Check:
 
 def _card(rig: Rig) -> list[Check]:
     if rig.backend == "cpu":
-        need = memory.need_mib(rig)
         free = psutil.virtual_memory().available / 2**20
-        return [ok("card", "not needed"), _room("memory", need, free)]
+        return [ok("card", "not needed"), _room("memory", rig, free)]
     try:
         present = card.find(rig)
     except RigError as error:
@@ -133,7 +135,7 @@ def _card(rig: Rig) -> list[Check]:
     checks = [
         ok("card", f"{present.name}, compute capability {facts['compute_capability']}"),
         _driver(rig, facts["driver"], facts["cuda"]),
-        _room("card memory", memory.need_mib(rig), present.memory_mib()[0]),
+        _room("card memory", rig, present.memory_mib()[0]),
     ]
     if any(graphics for _pid, graphics in present.processes()):
         checks.append(
@@ -159,7 +161,13 @@ def _pair(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def _room(name: str, need: float | None, free: float) -> Check:
+def _room(name: str, rig: Rig, free: float) -> Check:
+    try:
+        need = memory.need_mib(rig)
+    except UnknownTypeError as error:
+        return Check(name, "note", str(error))
+    except RigError as error:
+        return Check(name, "lacks", error.what, error.fix)
     if need is None:
         return Check(name, "note", f"{free:,.0f} MiB free; need known once the files are here")
     text = f"{free:,.0f} MiB free, about {need:,.0f} needed"

@@ -211,7 +211,12 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
         home = tmp_path / name
         home.mkdir()
         (home / "llama-server").touch()
-        info = {"cmake": build.cmake_flags(built), "cuda_version": built.cuda_version}
+        info = {
+            "source": {"kind": "git", "version": "1", "origin": "it"},
+            "backend": "cuda",
+            "cmake": build.cmake_flags(built),
+            "cuda_version": built.cuda_version,
+        }
         (home / build.INFO).write_text(json.dumps(info))
     (tmp_path / "other" / "lib").mkdir()
     monkeypatch.setattr(build, "CONTAINER", tmp_path / "bin" / "llama-server")

@@ -212,6 +212,30 @@ def test_another_python_that_is_asked_for_makes_it_anew(project: Project) -> Non
     assert json.loads(record.read_text()) == said
 
 
+@pytest.mark.parametrize("record", ["", "null", "7", "[" * 100_000, {"locks": None}, {"locks": []}])
+def test_an_odd_record_of_what_is_installed_is_made_anew(project: Project, record: object) -> None:
+    project.uv()
+    project.set_up()
+    path = project.root / ".venv" / packages.RECORD
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps(said | record) if isinstance(record, dict) else str(record))
+    code, out, err = project.set_up()
+    assert (code, err) == (0, "")
+    assert out.startswith("set-up: installing")
+    assert json.loads(path.read_text()) == said
+
+
+def test_a_lock_file_that_is_gone_is_one_line(project: Project) -> None:
+    project.uv()
+    project.set_up()
+    (project.root / "requirements.lock").unlink()
+    code, _out, err = project.set_up()
+    assert code == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "requirements.lock" in err
+
+
 def test_an_old_python_gets_one_line() -> None:
     text = (ROOT / "scripts" / "setup.py").read_text()
     ast.parse(text, feature_version=(3, 6))

@@ -290,7 +290,9 @@ def test_a_container_has_the_engine_it_was_built_with(
 ) -> None:
     """Also where nothing of the embedded engine is, its lock file not either."""
     (tmp_path / "llama-server").touch()
-    (tmp_path / "engine.json").write_text('{"backend": "cpu"}')
+    origin = {"kind": "git", "version": "0", "origin": "o"}
+    info = {"source": origin, "backend": "cpu", "cmake": []}
+    (tmp_path / "engine.json").write_text(json.dumps(info))
     monkeypatch.setattr(build, "CONTAINER", tmp_path / "llama-server")
     monkeypatch.setattr(embedded, "LOCK", tmp_path / "no.lock")
     assert tiny.engine == "embedded"
