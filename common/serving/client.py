@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from common.engines import asking
 from common.engines.llamacpp.serve import TIMINGS
 from common.serving import stream
 
@@ -86,9 +86,7 @@ def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
     path = f"{url}/v1/chat/completions"
-    # llama-server reads its key from the same variable.
-    key = os.environ.get("LLAMA_API_KEY")
-    answers = stream.exchange(path, requests, timeout_s, TEXT, END, key)
+    answers = stream.exchange(path, requests, timeout_s, TEXT, END, asking.key())
     return [_reply(answer, body) for answer, body in zip(answers, bodies, strict=True)]
 
 
