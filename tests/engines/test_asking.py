@@ -72,10 +72,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @contextmanager
 def answering(key: str | None = None) -> Iterator[tuple[str, list[str]]]:
     """A server, and the paths that it was asked for."""
-    own = type("Own", (Handler,), {"key": key, "asked": []})
+    paths: list[str] = []
+    own = type("Own", (Handler,), {"key": key, "asked": paths})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), own) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", own.asked
+        yield f"http://127.0.0.1:{server.server_port}", paths
         server.shutdown()
 
 
