@@ -1,6 +1,7 @@
 """What every script shares: the rig argument, one line per error, exit codes."""
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -39,7 +40,12 @@ def command(verb: str, *rig: str) -> list[str]:
 
 
 def main(body: Callable[[], int | None]) -> None:
-    """Run a script's body: errors in one line and exit 1, Ctrl-C 130, SIGTERM 143."""
+    """Run a script's body: errors in one line and exit 1, Ctrl-C 130, SIGTERM 143.
+
+    What the system refuses (a full disk, a folder that is gone) is an error of the user's host,
+    and one line too.
+    """
+    _open_standard_files()
     signal.signal(signal.SIGTERM, _terminated)
     try:
         code = body() or 0
@@ -52,7 +58,25 @@ def main(body: Callable[[], int | None]) -> None:
     except BrokenPipeError:
         code = 141
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing left to write to)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        code = 1
+        with contextlib.suppress(OSError):  # else Python says once more that it cannot write
+            sys.stdout.flush()
     sys.exit(code)
+
+
+def _open_standard_files() -> None:
+    """A daemon may have closed them, and the next file opened would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, so this one
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:

@@ -93,6 +93,7 @@ def parameters(given: argparse.Namespace, library: Any) -> Any:
         p.default_template_kwargs = {"enable_thinking": thinking}
     p.chat_template = given.chat_template
     p.endpoint_metrics = given.metrics
+    p.api_keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     p.n_parallel = given.np or AUTO_SLOTS
     p.kv_unified = given.np is None if given.kvu is None else given.kvu
     p.fit_params = given.fit == "on"

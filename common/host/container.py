@@ -11,6 +11,7 @@ from typing import Any
 
 import pynvml
 
+from common.engines import asking
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
@@ -44,13 +45,12 @@ class CardFacts:
 def read_secrets() -> None:
     """Take the optional secrets compose hands over into this process's environment.
 
-    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read; `ca_bundle` is
-    trusted by every client here. Empty files count as absent.
+    The first line of `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests
+    read; `ca_bundle` is trusted by every client here. Empty files count as absent.
     Raises RigError if one is there and cannot be read.
     """
-    key = _secret("api_key")
-    if key:
-        os.environ["LLAMA_API_KEY"] = key
+    if keys := asking.keys(_secret("api_key")):
+        os.environ[asking.KEY] = ",".join(keys)
     if _secret("ca_bundle"):
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
             os.environ[name] = str(SECRETS / "ca_bundle")

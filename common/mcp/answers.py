@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-State = Literal["running", "finished", "failed", "cancelled", "lost"]
+State = Literal["running", "finished", "failed", "cancelled", "lost", "elsewhere"]
 
 
 class Configuration(BaseModel):

@@ -38,18 +38,22 @@ class ServerTools(Toolbox):
         job, already = jobs.serve(self.rig)
         begin = time.monotonic()
         while time.monotonic() - begin < wait_s:
-            if record.find(self.rig) is not None:
+            if self._ready():
                 return self._started(already, ready=True)
-            if job is None or job.state != "running":
+            if record.find(self.rig) is None and (job is None or job.state != "running"):
                 raise RigError(
                     "the server ended while it started: "
                     + (job.why_it_ended() if job else "its terminal tells why")
                 )
-            said = job.log_lines(1)
+            said = job.log_lines(1) if job else []
             said_last = said[0] if said else "starting"
             tell(context, time.monotonic() - begin, wait_s, said_last)
             time.sleep(STEP_S)
-        return self._started(already, ready=record.find(self.rig) is not None)
+        return self._started(already, ready=self._ready())
+
+    def _ready(self) -> bool:
+        found = record.find(self.rig)
+        return found is not None and found.ready
 
     def _started(self, already: bool, ready: bool) -> answers.ServerStart:
         return answers.ServerStart(already=already, ready=ready, server=self.server_status())
@@ -67,13 +71,12 @@ class ServerTools(Toolbox):
         return answers.ServerStop(stopped=True, took_s=time.monotonic() - begin)
 
     def _stop(self, found: Serving | None, job: Job | None) -> None:
-        if found is not None:
+        if found is not None and (found.ready or job is None):
             record.stop(found)
-            record.forget(self.rig)
         if job is None:
             return
         # Its script notes the end by itself; one that is still starting has to be told.
-        limit = time.monotonic() + (5 if found else 0)
+        limit = time.monotonic() + (5 if found and found.ready else 0)
         while job.state == "running" and time.monotonic() < limit:
             time.sleep(0.05)
         jobs.cancel(job)
@@ -88,27 +91,26 @@ class ServerTools(Toolbox):
     def server_status(self) -> answers.ServerStatus:
         """Say whether this rig is being served, by which process, and how the last one ended."""
         found, job = record.find(self.rig), self._job()
-        if found is None:
+        if found is None or not found.ready:
             return answers.ServerStatus(
-                state="starting" if job else "stopped",
+                state="starting" if job or found else "stopped",
                 address=f"{self.rig.url}/v1",
                 pid=None,
                 served_s=None,
                 job=job.id if job else None,
                 context=None,
                 slots=None,
-                last_end=None if job else self._last_end(),
+                last_end=None if job or found else self._last_end(),
             )
-        properties = serve.properties(found.url)
-        generation = properties.get("default_generation_settings") or {}
+        slots, context = serve.slots(found.url)
         return answers.ServerStatus(
             state="ready" if serve.healthy(found.url) else "silent",
             address=f"{found.url}/v1",
             pid=found.pid,
-            served_s=time.time() - found.created,
+            served_s=found.served_s,
             job=job.id if job else None,
-            context=generation.get("n_ctx"),
-            slots=properties.get("total_slots"),
+            context=context,
+            slots=slots,
             last_end=None,
         )
 
@@ -215,7 +217,7 @@ class ServerTools(Toolbox):
 
     def _served(self) -> Serving:
         found = record.find(self.rig)
-        if found is None:
+        if found is None or not found.ready:
             raise RigError(f"{self.rig.name} is not being served; start it with start_server")
         return found
 

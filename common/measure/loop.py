@@ -133,8 +133,10 @@ def _trial_or_death(
     except RigError as error:
         failed = str(error)
         trial = _blank(turn, arm, cell)
-    if failed is None:
+    if failed is None and server.alive:
+        server.check_ours()  # else nobody knows who replied, and nothing of it is kept
         return trial
+    failed = failed or "nobody knows who replied"
     what = f"{cell.name} of {arm.name}, {turn.name} failed: {failed}"
     time.sleep(DEATH_S)
     if not server.alive:

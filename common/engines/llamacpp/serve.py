@@ -9,54 +9,15 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from common import places
+from common.engines import asking
+from common.errors import RigError
 from common.rig import Rig
 
 # How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
 ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
-_DAMAGED = (
-    r"invalid magic|data is not within the file bounds|corrupted or incomplete"
-    r"|failed to read|unexpectedly reached end"
-)
 # Jinja for "what was said, and nothing around it".
 PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}"
-# Of several that fit a log the first is given.
-ADVICE = (
-    (
-        r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
-        r"|failed to create MTP context|embedding_length_out",
-        "the drafter does not belong to this model: check SPEC_DRAFT_MODEL",
-    ),
-    (
-        r"out of memory|failed to allocate|cudaMalloc failed",
-        "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card",
-    ),
-    (
-        r"unknown speculative type",
-        "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine",
-    ),
-    (
-        r"invalid argument|unknown argument",
-        "this llama-server is too old for a flag: build the pinned engine with make engine",
-    ),
-    (
-        rf"(?s)({_DAMAGED}).*failed to load draft model",
-        "the drafter's file is damaged: delete it and fetch it again with make draft",
-    ),
-    (_DAMAGED, "the model file is damaged: delete it and fetch it again with make model"),
-    (
-        r"unknown model architecture",
-        "this llama-server does not know this model's architecture: build the pinned engine",
-    ),
-    (
-        r"driver version is insufficient|no kernel image|error 804"
-        r"|device kernel image is invalid",
-        "the NVIDIA driver is too old for this build's CUDA: update the driver or lower "
-        "CUDA_VERSION",
-    ),
-)
 
 
 def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]:
@@ -119,33 +80,56 @@ def environment(libraries: Path | None = None) -> dict[str, str]:
     return clean
 
 
-def asked(url: str, path: str) -> requests.Response | None:
-    """What a running server answers to a question of no work, or None if none answers."""
-    try:
-        return requests.get(url + path, timeout=5)
-    except requests.RequestException:
-        return None
+def own_keys(environment: dict[str, str]) -> dict[str, str]:
+    """The same environment with its keys as llama-server must get them.
+
+    Of a single key it writes the last four characters into its log, of several only how many.
+    """
+    keys = asking.keys(environment.get(asking.KEY, ""))
+    rest = {name: value for name, value in environment.items() if name != asking.KEY}
+    return {**rest, asking.KEY: ",".join(keys * 2 if len(keys) == 1 else keys)} if keys else rest
+
+
+def is_server(line: list[str], url: str) -> bool:
+    """Whether a process of this command line is a llama-server that `command` started there."""
+    wanted = ["--port", url.rpartition(":")[2]]
+    pairs = [line[place : place + 2] for place in range(len(line))]
+    return wanted in pairs and any(pair[0] == "-m" for pair in pairs)
 
 
 def healthy(url: str) -> bool:
     """Whether a server runs there and has loaded its model."""
-    reply = asked(url, "/health")
-    return reply is not None and reply.status_code == 200
+    try:
+        return asking.ask(url, "/health").status == 200
+    except RigError:
+        return False
 
 
 def properties(url: str) -> dict[str, Any]:
-    """What a running server says of itself (/props); empty if none answers."""
-    reply = asked(url, "/props")
+    """What a running server says of itself (/props); empty if none answers, or with no object."""
     try:
-        return dict(reply.json()) if reply is not None else {}
-    except ValueError:
+        return asking.value(url, "/props")
+    except RigError:
         return {}
+
+
+def slots(url: str) -> tuple[int | None, int | None]:
+    """How many slots a running server has, and the context of each; None where it does not say."""
+    found = properties(url)
+    generation = found.get("default_generation_settings")
+    context = generation.get("n_ctx") if isinstance(generation, dict) else None
+    told = (found.get("total_slots"), context)
+    several, of_each = (value if type(value) is int else None for value in told)
+    return several, of_each
 
 
 def has_page(url: str) -> bool:
     """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
-    reply = asked(url, "/")
-    return reply is not None and reply.ok and "html" in reply.headers.get("Content-Type", "")
+    try:
+        page = asking.ask(url, "/")
+    except RigError:
+        return False
+    return page.status == 200 and "html" in page.kind
 
 
 TIMINGS = (
