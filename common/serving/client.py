@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +79,18 @@ class Reply:
         }
 
 
-def ask(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[Reply]:
+def ask(
+    url: str, bodies: list[dict[str, Any]], timeout_s: float, stop: threading.Event | None = None
+) -> list[Reply]:
     """Send all requests at once and stream the replies, in the order of `bodies`.
 
-    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
+    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set; so do
+    all that have not ended once `stop` is set.
     """
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
     path = f"{url}/v1/chat/completions"
-    answers = stream.exchange(path, requests, timeout_s, TEXT, END, asking.key())
+    answers = stream.exchange(path, requests, timeout_s, TEXT, END, asking.key(), stop)
     return [_reply(answer, body) for answer, body in zip(answers, bodies, strict=True)]
 
 

@@ -11,6 +11,7 @@ import re
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -67,10 +68,12 @@ def exchange(
     first: re.Pattern[bytes],
     last: re.Pattern[bytes],
     key: str | None = None,
+    stop: threading.Event | None = None,
 ) -> list[Answer]:
     """POST every JSON body to an http:// address at once; the answers in the order of `bodies`.
 
-    `key` is sent as a bearer token.
+    `key` is sent as a bearer token. Once `stop` is set, the connections are closed within a tick,
+    so that the server works no longer for nobody.
 
     All connections are open before the first request is sent. An answer is over when its body is,
     when `last` is found in it, or `timeout_s` after it was sent. Never raises for a server's fault.
@@ -82,21 +85,25 @@ def exchange(
             post.connect(deadline - time.perf_counter())
         for post in posts:
             post.send()
-        _collect([post for post in posts if not post.over])
+        _collect([post for post in posts if not post.over], stop or threading.Event())
     finally:
         for post in posts:
             post.close()
     return [post.answer for post in posts]
 
 
-def _collect(posts: list["_Post"]) -> None:
-    """Read until every answer is over."""
+def _collect(posts: list["_Post"], stop: threading.Event) -> None:
+    """Read until every answer is over, or nobody wants them any more."""
     with select.epoll() as poll:
         for post in posts:
             poll.register(post.fileno, post.interest)
         waiting = {post.fileno: post for post in posts}
         due = 0.0
         while waiting:
+            if stop.is_set():
+                for post in waiting.values():
+                    post.cancel()
+                return
             now = time.perf_counter()
             if now >= due:
                 for post in waiting.values():
@@ -267,6 +274,9 @@ class _Post:
 
     def _too_late(self) -> None:
         self._fail(f"no end after {self.timeout_s:g} s")
+
+    def cancel(self) -> None:
+        self._fail("cancelled")
 
     def _fail(self, error: str) -> None:
         self.came = time.perf_counter()
