@@ -1,12 +1,14 @@
 """Serve a rig in the foreground until Ctrl-C or `make stop`."""
 
 import json
+import os
 import shlex
 import sys
 
 from common.engines import asking
 from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import CONTAINER
+from common.measure import progress
 from common.rig import Rig
 from common.serving import record
 from common.serving.process import Server, how
@@ -24,11 +26,15 @@ def body() -> None:
         with running:
             note.ready()
             introduce(rig, running)
-            # Docker keeps the log that it is shown.
-            code = running.follow(sys.stdout.buffer.write if CONTAINER.is_file() else None)
+            code = running.follow(sys.stdout.buffer.write if docker_keeps_the_log() else None)
             if code not in serve.ORDERLY:
                 raise running.death(f"llama-server has ended by itself, {how(code)}")
     _cli.say("stopped")
+
+
+def docker_keeps_the_log() -> bool:
+    """Whether what is said here goes to Docker, not into a background job's file without end."""
+    return CONTAINER.is_file() and progress.VARIABLE not in os.environ
 
 
 def introduce(rig: Rig, running: Server) -> None:

@@ -1,8 +1,9 @@
 """MCP tools: the rig's server, from starting it to asking it."""
 
+import threading
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -179,9 +180,7 @@ class ServerTools(Toolbox):
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
         body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
-        reply = meanwhile(
-            context, "waiting for a reply", lambda: client.ask(found.url, [body], 120)[0]
-        )
+        reply = _asked(context, "waiting for a reply", found, body, 120)
         problems = []
         if reply.error:
             problems.append(f"no reply: {reply.error}")
@@ -208,9 +207,7 @@ class ServerTools(Toolbox):
         body = client.chat(prompt, max_tokens, temperature=temperature)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
-        reply = meanwhile(
-            context, "the model is writing", lambda: client.ask(found.url, [body], ASK_S)[0]
-        )
+        reply = _asked(context, "the model is writing", found, body, ASK_S)
         if reply.error:
             raise RigError(f"the model gave no reply: {reply.error}; see server_status")
         return _reply(reply)
@@ -220,6 +217,16 @@ class ServerTools(Toolbox):
         if found is None or not found.ready:
             raise RigError(f"{self.rig.name} is not being served; start it with start_server")
         return found
+
+
+def _asked(
+    context: Context, message: str, found: Serving, body: dict[str, Any], limit_s: float
+) -> client.Reply:
+    """The reply to one request, which ends when the client cancels its own."""
+    stop = threading.Event()
+    return meanwhile(
+        context, message, lambda: client.ask(found.url, [body], limit_s, stop)[0], stop
+    )
 
 
 def _reply(reply: client.Reply) -> answers.Reply:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,7 @@ def ask(
     url: str,
     bodies: list[dict[str, Any]],
     timeout_s: float,
+    stop: threading.Event | None = None,
     *,
     closely: bool = False,
     users: int | None = None,
@@ -98,7 +100,8 @@ def ask(
     until there is none or `for_s` has passed: what was not sent by then has no reply. `closely`:
     read every chunk as it comes, for the gaps between them.
 
-    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
+    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set; so do
+    all that have not ended once `stop` is set.
     """
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
@@ -110,6 +113,7 @@ def ask(
         TEXT,
         END,
         asking.key(),
+        stop,
         closely=closely,
         users=users,
         for_s=for_s,

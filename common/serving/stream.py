@@ -12,6 +12,7 @@ import re
 import select
 import socket
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -71,6 +72,7 @@ def exchange(
     first: re.Pattern[bytes],
     last: re.Pattern[bytes],
     key: str | None = None,
+    stop: threading.Event | None = None,
     *,
     closely: bool = False,
     users: int | None = None,
@@ -78,8 +80,10 @@ def exchange(
 ) -> list[Answer]:
     """POST every JSON body to an http:// address at once; the answers in the order of `bodies`.
 
-    `key` is sent as a bearer token. With `users`, so many are sent at once, and whenever an answer
-    is over the next one, until there is none or `for_s` has passed; answers are of those sent.
+    `key` is sent as a bearer token. Once `stop` is set, the connections are closed within a tick,
+    so that the server works no longer for nobody. With `users`, so many are sent at once, and
+    whenever an answer is over the next one, until there is none or `for_s` has passed; answers are
+    of those sent.
 
     All connections of the first are open before the first request is sent. An answer is over when
     its body is, when `last` is found in it, or `timeout_s` after it was sent. Never raises for a
@@ -93,7 +97,8 @@ def exchange(
             post.connect(deadline - time.perf_counter())
         for post in begun:
             post.send()
-        _collect([post for post in begun if not post.over], later, time.perf_counter() + for_s)
+        waiting = [post for post in begun if not post.over]
+        _collect(waiting, later, time.perf_counter() + for_s, stop or threading.Event())
     finally:
         for post in posts:
             post.close()
@@ -114,14 +119,21 @@ def _next(later: deque["_Post"], until: float) -> "_Post | None":
     return None
 
 
-def _collect(posts: list["_Post"], later: deque["_Post"], until: float) -> None:
-    """Read until every answer is over; after each the next of those `later` is sent."""
+def _collect(
+    posts: list["_Post"], later: deque["_Post"], until: float, stop: threading.Event
+) -> None:
+    """Read until every answer is over, or nobody wants them any more; after each the next of those
+    `later` is sent."""
     with select.epoll() as poll:
         for post in posts:
             poll.register(post.fileno, post.interest)
         waiting = {post.fileno: post for post in posts}
         due = 0.0
         while waiting:
+            if stop.is_set():
+                for post in waiting.values():
+                    post.cancel()
+                return
             now = time.perf_counter()
             if now >= due:
                 for post in waiting.values():
@@ -301,6 +313,9 @@ class _Post:
 
     def _too_late(self) -> None:
         self._fail(f"no end after {self.timeout_s:g} s")
+
+    def cancel(self) -> None:
+        self._fail("cancelled")
 
     def _fail(self, error: str) -> None:
         self.came = time.perf_counter()

