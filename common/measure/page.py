@@ -307,6 +307,10 @@ def by_prompt(cells: list[Cell], arm_title: str = "arm") -> str:
     return table(["prompt", arm_title, "tokens/s", "speed-up", "kept"], rows)
 
 
+def count(value: int | None) -> str:
+    return "not known" if value is None else str(value)
+
+
 def trust(summary: Trusted) -> list[str]:
     """Drift, repetition, flagged samples and pauses, a line each."""
     flags = summary["flags"]
@@ -317,7 +321,7 @@ def trust(summary: Trusted) -> list[str]:
         )
     lines.append(
         f"- Samples: {flags['samples']}. Taken while the card was throttled: "
-        f"{flags['throttled']}. Client and server clock more than 2% apart: "
+        f"{count(flags['throttled'])}. Client and server clock more than 2% apart: "
         f"{flags['clocks_disagree']}. Replies that ended before the asked length: "
         f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."
     )

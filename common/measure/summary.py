@@ -153,7 +153,8 @@ class Drift(Strict):
 
 class Flags(Strict):
     samples: Count
-    throttled: Count
+    throttled: Count | None
+    """None: the card does not say"""
     clocks_disagree: Count
     ended_early: Count
     failed_attempts: Count
