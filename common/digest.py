@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def recorded(path: Path) -> dict[str, Any] | None:
     entry = _read().get(_key(path))
     if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
         return None
+    if not re.fullmatch("[0-9a-f]{64}", str(entry.get("sha256"))):
+        return None
     return entry
 
 
@@ -63,7 +66,7 @@ def record(path: Path, digest: str, origin: str | None = None, revision: str | N
 def _read() -> dict[str, Any]:
     try:
         entries = json.loads((places.models() / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
 

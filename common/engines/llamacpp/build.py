@@ -38,6 +38,7 @@ CMAKE = (
 # A build container has no libcuda.so.1; it comes with the driver at run time.
 CMAKE_CUDA = ("-DGGML_CUDA=ON", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined")
 Progress = Callable[[int, int], None]
+ODD = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,19 @@ def find(rig: Rig) -> Engine:
 
 
 def _read(server: Path) -> Engine:
-    return Engine(server, json.loads(server.with_name(INFO).read_text()))
+    """Raises RigError if engine.json is not as it was written, as after a loss of power."""
+    path = server.with_name(INFO)
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(info, dict):
+            raise ValueError("it is no JSON object")
+        engine = Engine(server, info)
+        assert engine.title
+    except (OSError, *ODD) as error:
+        raise RigError(
+            f"{path} cannot be read: {error}", fix=f"delete {path.parent}, then make engine"
+        ) from None
+    return engine
 
 
 def _foreign(server: Path) -> Engine:
