@@ -15,7 +15,16 @@ from common.rig import ROOT, Rig
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    """A line on standard output. Where that is full, nothing that runs is ended for it."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        with contextlib.suppress(OSError):
+            print(f"standard output cannot be written ({why}); going on", file=sys.stderr)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def parser(text: str | None) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from common import places, report
 from common.engines.llamacpp import jobs
 from common.errors import RigError
-from common.host import facts
+from common.host import alone, facts
 from common.kinds.bench_repack import plan
 from common.measure import run
 from scripts import _cli, _preparing
@@ -51,7 +51,10 @@ def body(arguments: Sequence[str] | None = None) -> int:
             "load": round(os.getloadavg()[0], 2),
             "host": facts.host(),
         }
-        with run.create(rig, "bench-repack", manifest, args.out) as current:
+        with (
+            alone.measuring(f"bench-repack of {rig.name}"),
+            run.create(rig, "bench-repack", manifest, args.out) as current,
+        ):
             figures = plan.measure(work, built.quantize, args.threads, args.rounds)
             for line in plan.to_lines(figures):
                 current.append(run.JOURNAL, line)

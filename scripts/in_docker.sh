@@ -75,11 +75,42 @@ check_docker() {
         "sudo systemctl restart docker; with CDI give GPU_FLAGS='--device nvidia.com/gpu=all'"
 }
 
+own_git() {
+    env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE -u GIT_COMMON_DIR -u GIT_OBJECT_DIRECTORY \
+        -u GIT_ALTERNATE_OBJECT_DIRECTORIES -u GIT_NAMESPACE -u GIT_PREFIX git -C "$root" "$@"
+}
+
+# Two measurements on one host would disturb each other: this host's lock (common/host/alone.py) is
+# held until this script ends, and no other container may measure.
+alone() {
+    for other in $(docker ps --quiet --filter label=gemma-rigs.run); do
+        if docker top "$other" -eo args 2>/dev/null |
+            grep -qE 'scripts/(measure|tune|bench_[a-z]*)\.py'; then
+            fail "the container $(docker inspect --format '{{.Name}}' "$other") is measuring;" \
+                "wait for it, or end it; two would disturb each other"
+        fi
+    done
+    [ -z "${DOCKER_CONTEXT:-}${DOCKER_HOST:-}" ] || return 0 # it is another host's
+    command -v flock >/dev/null || return 0
+    lock=${GEMMA_RIGS_LOCK:-/tmp/gemma-rigs-measuring.lock}
+    [ -e "$lock" ] || (umask 0; set -C; : >"$lock") 2>/dev/null || :
+    [ -f "$lock" ] && [ ! -L "$lock" ] && [ -r "$lock" ] || fail "the lock of this host's measurements," \
+        "$lock, cannot be used; delete it, or name another file with GEMMA_RIGS_LOCK=..."
+    exec 9<"$lock" # without the wish to make it, which /tmp refuses for another user's file
+    flock -n 9 || fail "something is being measured on this host ($lock says what);" \
+        "wait for it, or end it; two would disturb each other"
+    echo "{\"what\": \"$verb of $rig\", \"pid\": $$, \"started\": \"$(date -Iseconds)\"}" 2>/dev/null >"$lock" || :
+}
+
 # What the run directories need to know of the tree they were made from.
 harness() {
-    commit=$(git -C "$root" rev-parse HEAD 2>/dev/null) || return 0
+    # Only the project's own repository counts, not one around it, and none that a variable names.
+    top=$(own_git rev-parse --show-toplevel 2>/dev/null) || return 0
+    [ "$top" = "$(cd "$root" && pwd -P)" ] || return 0
+    commit=$(own_git rev-parse HEAD 2>/dev/null) || return 0
+    changes=$(own_git status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**') || return 0
     dirty=0
-    [ -z "$(git -C "$root" status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**')" ] || dirty=1
+    [ -z "$changes" ] || dirty=1
     echo "HARNESS_COMMIT=$commit"
     echo "HARNESS_DIRTY=$dirty"
 }
@@ -225,6 +256,7 @@ mcp_server)
     mcp_server
     ;;
 *)
+    if grep -q "^$verb|measure|" "$root/scripts/lists" || [ "$verb${RUN:-}" = tune ]; then alone; fi
     collect_left
     image=$("$root/scripts/image.sh" "$rig" name)
     if [ "$verb" = doctor ] && ! docker image inspect "$image" >/dev/null 2>&1; then

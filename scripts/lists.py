@@ -50,7 +50,7 @@ MORE = {
     "longctx": ",LONGCTX_DOC",
     "longmixed": ",LONGCTX_DOC",
 }
-NOT_KEYS = (*QUESTIONS, "QUICK", "RESUME", "APPLY", "RUN", "HF_ENDPOINT")
+NOT_KEYS = (*QUESTIONS, "QUICK", "RESUME", "SET_ASIDE", "APPLY", "RUN", "HF_ENDPOINT")
 
 
 def measured() -> dict[str, str]:

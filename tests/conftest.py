@@ -15,6 +15,7 @@ from common import rig
 from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.host import alone
 from common.known import chain, files
 from common.rig import ROOT, Rig
 from scripts import _cli, lists
@@ -61,6 +62,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return file if file in TOGETHER else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_lock(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Measurements of tests are none of this host's."""
+    os.environ[alone.VARIABLE] = str(tmp_path_factory.mktemp("lock") / "measuring.lock")
 
 
 @pytest.fixture(autouse=True)

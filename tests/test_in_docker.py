@@ -1,6 +1,7 @@
 """Targets in the image, with a docker that only notes what it is asked: arguments, and what comes
 home. tests/docker does the same on a real engine."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -89,6 +90,45 @@ def words(verb: str, name: str) -> list[str]:
 
 def of(calls: list[str], start: str) -> list[str]:
     return [line for line in calls if line.startswith(start)]
+
+
+def test_a_measurement_is_refused_while_this_host_measures(
+    tree: Path, fake: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    settings = {"DOCKER_CONTEXT": "", "GEMMA_RIGS_LOCK": str(lock)}
+    assert call(tree, fake, "speed", CPU_RIG, **settings)[:2] == (0, "")
+    assert f"speed of {CPU_RIG}" in lock.read_text()
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        (fake / "calls").unlink()
+        code, err, calls = call(tree, fake, "speed", CPU_RIG, **settings)
+        assert code == 1
+        assert err.startswith(f"error: something is being measured on this host ({lock} says what)")
+        assert not of(calls, "create")
+        assert call(tree, fake, "doctor", CPU_RIG, **settings)[0] == 0  # which measures nothing
+        assert call(tree, fake, "speed", CPU_RIG, GEMMA_RIGS_LOCK=str(lock))[0] == 0  # elsewhere
+    lock.unlink()
+    lock.symlink_to(tmp_path / "other")
+    code, err, _calls = call(tree, fake, "speed", CPU_RIG, **settings)
+    assert (code, "cannot be used; delete it" in err) == (1, True)
+
+
+def test_a_container_that_measures_counts(tree: Path, fake: Path) -> None:
+    top = """case "$1" in
+ps) case "$*" in *gemma-rigs.run*) echo abc ;; esac ;;
+top) echo "python /opt/gemma-rigs/scripts/measure.py rig speed" ;;
+inspect) echo /gemma-rigs-mcp; exit ;;
+esac
+"""
+    program = fake / "bin" / "docker"
+    program.write_text(
+        program.read_text().replace('case "$1 ${2:-}" in', top + 'case "$1 ${2:-}" in')
+    )
+    code, err, calls = call(tree, fake, "speed", CPU_RIG)
+    assert code == 1
+    assert "the container /gemma-rigs-mcp is measuring; wait for it" in err
+    assert not of(calls, "create")
 
 
 def test_builds_puts_both_engines_into_one_image(tree: Path, fake: Path) -> None:

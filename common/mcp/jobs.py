@@ -24,6 +24,7 @@ from pathlib import Path
 
 from common import atomic, kinds, places
 from common.errors import RigError
+from common.host import alone
 from common.measure import progress, run
 from common.rig import ROOT, Rig
 from common.serving import identity, process, record
@@ -310,12 +311,14 @@ def _alone() -> Iterator[None]:
 
 
 def _check_nothing_measured(why: str) -> None:
+    """Neither by a job of this cache, nor by anything else on this host."""
     for job in running():
         if job.record.verb != SERVE:
             raise RigError(
                 f"{job.record.verb} of {job.record.rig} is being measured (job {job.id}), {why}; "
                 "wait for it (follow_job), or cancel it (cancel_job)"
             )
+    alone.check()
 
 
 def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str, str]) -> Job:

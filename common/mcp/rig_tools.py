@@ -191,5 +191,5 @@ def _sample(one: card.Card, mine: bool) -> answers.CardSample:
         memory_used_mib=sample.memory_mib,
         memory_total_mib=one.memory_mib()[1],
         utilization_pct=sample.utilization_pct,
-        throttles=list(sample.throttles),
+        throttles=None if sample.throttles is None else list(sample.throttles),
     )

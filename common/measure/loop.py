@@ -82,6 +82,7 @@ def _measure_cells(
     """Measure cells on one server; returns those that are left if it died and was marked."""
     for index, cell in enumerate(todo):
         trial = _trial_or_death(plan, turn, arm, cell, server, telemetry)
+        telemetry.check()  # else nobody knows whether the card was throttled meanwhile
         run.append(JOURNAL, trial)
         show(1, f"{turn.name}, {arm.name}, {cell.name}")
         if trial["failed"] is None:
@@ -130,6 +131,8 @@ def _trial_or_death(
     try:
         trial = _trial(plan, turn, arm, cell, server, telemetry)
         failed = trial["failed"]
+    except card.LostError:
+        raise
     except RigError as error:
         failed = str(error)
         trial = _blank(turn, arm, cell)
@@ -194,7 +197,6 @@ def _trial(
             counted = cast(Counters, (server.counters() - before).to_json())
         except RigError as error:
             reasons.append(f"replies came, but {error}")
-    during = telemetry.during(start, end)
     return {
         **_blank(turn, arm, cell),
         "start": round(start, 3),
@@ -203,7 +205,7 @@ def _trial(
         "counters": counted,
         "energy_j": significant(drawn),
         "memory_mib": _memory(server, telemetry.card),
-        "throttles": sorted({reason for sample in during for reason in sample.throttles}),
+        "throttles": telemetry.throttles(start, end),
         "samples": [cast(Sample, reply.to_json()) for reply in replies],
     }
 

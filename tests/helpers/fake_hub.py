@@ -6,6 +6,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.helpers.limits import HANG_S
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 Answer = Callable[["Handler"], None]
 
@@ -138,7 +140,7 @@ def held(length: int) -> Answer:
         start = begin(to)
         to.wfile.write(to.hub.content[start : start + length])
         to.wfile.flush()
-        to.hub.go_on.wait(120)
+        to.hub.go_on.wait(HANG_S)
         to.close_connection = True
 
     return answer

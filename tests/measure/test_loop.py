@@ -10,7 +10,7 @@ from common.engines.llamacpp.build import Engine
 from common.engines.llamacpp.counters import Counters
 from common.errors import RigError
 from common.known import chain
-from common.measure import loop, run
+from common.measure import loop, resume, run
 from common.measure.arms import GREEDY
 from common.measure.log import Log
 from common.measure.plan import Arm, Cell, Plan, Round
@@ -37,8 +37,11 @@ def plan_of(mark_failures: bool) -> Plan:
 def measured(rig: Rig, engine: Engine, out: Path, plan: Plan) -> list[dict[str, Any]]:
     rig = rig.variant({"PARALLEL": str(AT_ONCE), "SPEC_DRAFT_N_MAX": "1"})
     manifest = {**MADE, "plan": plan.to_json(), "settings": rig.settings()}
-    begin = run.resume if out.exists() else run.create
-    with begin(rig, "sweep", manifest, out) as current:
+    if out.exists():
+        begun = resume.resume(rig, "sweep", manifest, out, print)
+    else:
+        begun = run.create(rig, "sweep", manifest, out)
+    with begun as current:
         loop.measure(plan, rig, engine, current, lambda *_: None)
     return run.read_lines(out, run.JOURNAL)
 

@@ -17,6 +17,7 @@ from common import packages, pip, uv
 from common.errors import RigError
 from common.rig import ROOT
 from tests.helpers import rig_rules
+from tests.helpers.limits import HANG_S
 from tests.helpers.tiny_wheel import script, wheel
 
 pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
@@ -92,7 +93,7 @@ class Project:
 
     def set_up(self, kind: str = "runtime", **environment: str) -> tuple[int, str, str]:
         with self.start(kind, **environment) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
         return process.returncode, out, err
 
     def has(self, module: str) -> bool:
@@ -142,7 +143,7 @@ def test_an_interrupted_set_up_is_made_anew(project: Project) -> None:
     with project.start() as process:
         wait_for(project.home / "installing")
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert "Traceback" not in out + err
     half = project.root / ".venv" / "half-installed"
@@ -158,7 +159,7 @@ def test_two_at_once_do_not_meet(project: Project) -> None:
     with project.start() as first:
         wait_for(project.home / "installing")
         with project.start() as second:
-            said = [process.communicate(timeout=60) for process in (first, second)]
+            said = [process.communicate(timeout=HANG_S) for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0)
     assert said[1] == (
         "set-up: another make is installing the Python packages; waiting for it\n",

@@ -24,6 +24,7 @@ from common.rig import ROOT, Rig
 from common.serving import process
 from common.serving.process import Server
 from scripts import embedded_server
+from tests.helpers.limits import HANG_S
 
 pytestmark = pytest.mark.usefixtures("users_cache")
 BASE = {"SPEC_TYPE": "draft-mtp", "PARALLEL": "1", "N_GPU_LAYERS": "7"}
@@ -111,7 +112,9 @@ def test_it_reads_the_same_log_level(
 def ended(*arguments: str) -> tuple[int, list[str]]:
     """Exit code and lines of the installed program."""
     program = embedded.install(lambda _text: None)
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=HANG_S
+    )
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
@@ -179,7 +182,7 @@ def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> No
     with (
         started,
         requests.post(
-            f"{tiny.url}/v1/chat/completions", json=body, stream=True, timeout=60
+            f"{tiny.url}/v1/chat/completions", json=body, stream=True, timeout=HANG_S
         ) as reply,
     ):
         next(reply.iter_lines())
