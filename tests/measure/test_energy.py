@@ -53,8 +53,8 @@ def drawing(monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], object]) -> N
     """Do `draw` with the number of the trial while its requests run; not for a server's check."""
     ask, count = client.ask, [0]
 
-    def asked(*arguments: Any) -> list[client.Reply]:
-        replies = ask(*arguments)
+    def asked(*arguments: Any, **named: Any) -> list[client.Reply]:
+        replies = ask(*arguments, **named)
         draw(count[0])
         count[0] += 1
         return replies

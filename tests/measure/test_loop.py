@@ -20,6 +20,7 @@ from common.serving.process import Server
 from tests.helpers.runs import MADE
 
 Fake = Callable[..., Engine]
+Replies = list[client.Reply]
 CELLS = ("first", "second", "third")
 AT_ONCE = 3
 TOKENS = 64
@@ -74,8 +75,8 @@ def test_every_reason_is_kept_once_and_counted(
 ) -> None:
     ask = client.ask
 
-    def lossy(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[client.Reply]:
-        replies = ask(url, bodies, timeout_s)
+    def lossy(url: str, bodies: list[dict[str, Any]], *more: Any, **named: Any) -> Replies:
+        replies = ask(url, bodies, *more, **named)
         if "second" in bodies[0]["messages"][0]["content"]:
             for reply, error in zip(replies, ("late", "lost", "late"), strict=True):
                 reply.error = error
@@ -144,9 +145,9 @@ def test_a_reply_of_nobody_knows_whom_is_no_reply(
     asked: list[str] = []
     ask = client.ask
 
-    def noted(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[client.Reply]:
+    def noted(url: str, bodies: list[dict[str, Any]], *more: Any, **named: Any) -> Replies:
         asked.extend(word for word in CELLS if word in bodies[0]["messages"][0]["content"])
-        return ask(url, bodies, timeout_s)
+        return ask(url, bodies, *more, **named)
 
     monkeypatch.setattr(client, "ask", noted)
     monkeypatch.setattr(Server, "counters", last_breath)
