@@ -15,7 +15,7 @@ from common.digest import sha256
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.files import wanted
-from common.host import card, facts
+from common.host import card, facts, room
 from common.measure import loop, progress, run
 from common.measure.journal import Card, File, Harness, Host, Measured
 from common.measure.kind import Kind, Tools
@@ -81,6 +81,7 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
     built: what `prepare` gave, where it was called already.
     """
     built = built or prepare(loaded)
+    room.check(loaded)  # a plan may serve with a larger context than the rig itself
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
     resume = flag("RESUME")
@@ -133,7 +134,10 @@ def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]
 
 def _short(path: Path) -> str:
     """The path as the user would type it."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted meanwhile
+        return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 

@@ -1,6 +1,7 @@
 """Card: what NVML says of the card, telemetry beside a measurement, and cool-down."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class Card:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.name = str(pynvml.nvmlDeviceGetName(handle))
+        uuid = _try(pynvml.nvmlDeviceGetUUID, handle)
+        self.uuid = None if uuid is None else str(uuid)
 
     def sample(self) -> Sample:
         mask = _try(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle) or 0
@@ -107,7 +110,8 @@ def cards() -> list[Card]:
 
 
 def find(rig: Rig) -> Card | None:
-    """The rig's card; None for a CPU rig. Raises RigError in one sentence if it is not here."""
+    """The rig's card; None for a CPU rig. Of several the first, or the one that
+    CUDA_VISIBLE_DEVICES names. Raises RigError in one sentence if it is not here."""
     if rig.backend == "cpu":
         return None
     wanted = (rig.gpu_name or "").replace("_", " ").lower()
@@ -118,13 +122,29 @@ def find(rig: Rig) -> Card | None:
         raise RigError(
             f"{rig.name} is for the card {rig.gpu_name}, but {error}; {advice}."
         ) from None
-    for card in present:
+    seen = visible(present, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    for card in seen:
         if f" {wanted} " in f" {card.name.lower()} ":  # whole words: an L40S is no L4
             return card
-    names = ", ".join(card.name for card in present) or "none"
+    names = ", ".join(card.name for card in seen) or "none"
+    if seen != present:
+        names += f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']})"
     raise RigError(
         f"{rig.name} is for the card {rig.gpu_name}, but this host has: {names}; {advice}."
     )
+
+
+def visible(present: list[Card], given: str) -> list[Card]:
+    """The cards that CUDA_VISIBLE_DEVICES lets CUDA see, by number or by how the UUID begins."""
+    if not given:
+        return present
+    found = []
+    for part in given.split(","):
+        for number, card in enumerate(present):
+            by_uuid = part.startswith("GPU-") and (card.uuid or "").startswith(part)
+            if part == str(number) or by_uuid:
+                found.append(card)
+    return found
 
 
 class Telemetry:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from common import rig
+from common import grammar
 from common.compare import conditions
 from common.engines.llamacpp import build, embedded, serve
 from common.engines.llamacpp.build import Engine
@@ -82,9 +82,9 @@ def test_a_setting_reaches_the_library(key: str, tiny: Rig, library: Any) -> Non
 
 
 def test_every_draft_type_is_known(tiny: Rig, library: Any) -> None:
-    everything = tiny.variant({"SPEC_TYPE": ",".join(rig.SPEC_TYPES)})
+    everything = tiny.variant({"SPEC_TYPE": ",".join(grammar.SPEC_TYPES)})
     names = [kind.name.lower() for kind in filled(everything, library).speculative.types]
-    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in rig.SPEC_TYPES]
+    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in grammar.SPEC_TYPES]
     assert names == wanted
 
 
