@@ -211,6 +211,8 @@ _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Rig) if fie
 KEYS = tuple(_FIELDS)
 GROUPS: dict[str, str] = {key: field.metadata["group"] for key, field in _FIELDS.items()}
 """what each key is for"""
+WANTED = tuple(key for key, field in _FIELDS.items() if field.default is dataclasses.MISSING)
+"""keys without a default"""
 
 
 def _written(value: object) -> str:
@@ -221,15 +223,15 @@ def _written(value: object) -> str:
     return str(value)
 
 
-def _is_wanted(key: str) -> bool:
-    return _FIELDS[key].default is dataclasses.MISSING
+DEFAULTS = {key: _written(field.default) for key, field in _FIELDS.items() if key not in WANTED}
+"""of every other key, as tpu.env would write it"""
 
 
 def _parse_value(key: str, value: str, where: str) -> object:
     """A value as the rig has it; empty is absent, so it is the key's default."""
     grammar.check_safe(key, value, where)
     if value == "":
-        if _is_wanted(key):
+        if key in WANTED:
             raise RigError(f"{where}: {key} must not be empty")
         return _FIELDS[key].default
     try:
@@ -271,7 +273,7 @@ def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
     overridden = [key for key, value in given.items() if values.get(key) != value]
     values.update(given)
     for key in _FIELDS:
-        if key not in values and _is_wanted(key):
+        if key not in values and key in WANTED:
             raise RigError(f"{path}: {key} is missing")
     named = {key.lower(): value for key, value in values.items()}
     rig = Rig(folder=folder, overridden=tuple(overridden), unheeded=unheeded, **named)
@@ -282,7 +284,7 @@ def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
 def _in_file(path: Path) -> dict[str, Any]:
     """Every key with its value in a tpu.env, or its default; a wanted one may be missing."""
     lines = read_lines(path)
-    values = {key: _FIELDS[key].default for key in KEYS if not _is_wanted(key)}
+    values = {key: _FIELDS[key].default for key in KEYS if key not in WANTED}
     for key, (value, number) in lines.items():
         values[key] = _parse_value(key, value, f"{path}, line {number}")
     return values
@@ -294,7 +296,7 @@ def _in_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], tuple[s
     unheeded = []
     for key in KEYS:
         value = environ.get(key)
-        if value is None or (value == "" and _is_wanted(key)):
+        if value is None or (value == "" and key in WANTED):
             continue
         try:
             values[key] = _parse_value(key, value, f"environment variable {key}")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,9 @@ def test_every_service_is_hardened(name: str) -> None:
 
 def test_gpu_rigs_reserve_one_card() -> None:
     (device,) = COMPOSE["x-card"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    (uuid,) = device.pop("device_ids")
+    assert uuid == "${GPU_UUID:-0}"
+    assert device == {"driver": "nvidia", "capabilities": ["gpu"]}
 
 
 @pytest.fixture
@@ -125,6 +128,8 @@ def in_docker(
         "cut",
         "printenv",
         "cksum",
+        "sort",
+        "uniq",
     ):
         (tool_folder / tool).symlink_to(Path("/usr/bin") / tool)
     if docker is not None:
@@ -164,16 +169,17 @@ def test_what_the_host_lacks_is_named_with_its_fix(
     assert done.stderr.startswith("error: ")
 
 
-def use(tree: Path, tool_folder: Path, card: str | None, *arguments: str) -> str:
-    """Call use.sh in a copy, on a host with this card; what it printed."""
-    (tree / "scripts").mkdir(exist_ok=True)
-    for name in ("scripts/use.sh", "compose.yaml"):
-        (tree / name).write_bytes((ROOT / name).read_bytes())
+def use(tree: Path, tool_folder: Path, cards: str | None, *arguments: str) -> str:
+    """Call use.sh in a copy, on a host with these cards, a line each; what it printed."""
+    shutil.copytree(ROOT / "scripts", tree / "scripts", dirs_exist_ok=True)
+    if not (tree / "compose.yaml").exists():
+        shutil.copy(ROOT / "compose.yaml", tree)
     for name in RIGS:
         (tree / name).mkdir(exist_ok=True)
         (tree / name / "tpu.env").write_bytes((ROOT / name / "tpu.env").read_bytes())
-    if card is not None:
-        (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{card}'\n")
+    if cards is not None:
+        lines = "".join(f"GPU-{n}-a, {card}\n" for n, card in enumerate(cards.splitlines()))
+        (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '{lines}'\n")
         (tool_folder / "nvidia-smi").chmod(0o755)
     done = subprocess.run(
         ["sh", str(tree / "scripts/use.sh"), *arguments],
@@ -198,7 +204,9 @@ def test_use_picks_the_rig_of_the_card(
     said = use(tmp_path, tool_folder, card)
     assert f"docker compose up now serves {name}" in said
     assert name.replace("2b", "4b") in said  # the other rig of this card is named
-    assert (tmp_path / ".env").read_text() == f"PORT=9000\nCOMPOSE_PROFILES={name}\n"
+    assert (tmp_path / ".env").read_text() == (
+        f"PORT=9000\nCOMPOSE_PROFILES={name}\nGPU_UUID=GPU-0-a\n"
+    )
 
 
 def test_use_takes_whole_words_of_the_name(tmp_path: Path, tool_folder: Path) -> None:

@@ -37,7 +37,7 @@ def test_show(name: str) -> None:
 def test_the_command_line_beats_the_file() -> None:
     _code, out, _err = make("-C", RIGS[0], "show", "PORT=9123")
     assert "--port 9123" in out
-    assert "# PORT comes from the environment" in out
+    assert "# from the environment, not from tpu.env: PORT=9123" in out
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")

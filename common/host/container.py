@@ -43,13 +43,16 @@ class CardFacts:
 def read_secrets() -> None:
     """Take the optional secrets compose hands over into this process's environment.
 
-    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read; `ca_bundle` is
-    trusted by every client here. Empty files count as absent.
+    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read; `hf_token` becomes
+    HF_TOKEN; `ca_bundle` is trusted by every client here. Empty files count as absent.
     Raises RigError if one is there and cannot be read.
     """
     key = _secret("api_key")
     if key:
         os.environ["LLAMA_API_KEY"] = key
+    token = _secret("hf_token")
+    if token:
+        os.environ["HF_TOKEN"] = token
     if _secret("ca_bundle"):
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
             os.environ[name] = str(SECRETS / "ca_bundle")

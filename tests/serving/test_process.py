@@ -20,7 +20,8 @@ from common.serving.process import Server
 
 FACTS = (
     "llama-server -m MODEL --host 127.0.0.1 --port 8080 -ngl 99 -c 8192 -ctk f16 -ctv f16 -fa 1 "
-    "--reasoning off --metrics -md DRAFTER --spec-type draft-mtp -ngld all --spec-draft-n-max N"
+    "--reasoning off --metrics --cors-origins localhost --no-slots -md DRAFTER --spec-type draft-mtp "
+    "-ngld all --spec-draft-n-max N"
 )
 
 
