@@ -8,9 +8,9 @@ RIG ?= local-llamacpp-cpu-tiny-q4_0
 PYTHON := .venv/bin/python
 export RIG PYTHON
 # The tests wait a third of their time, for servers and signals.
-PARALLEL_TESTS := -n "$${WORKERS:-$$(( $$(nproc) * 3 / 2 ))}"
+override PARALLEL_TESTS := -n "$${WORKERS:-$$(( $$(nproc) * 3 / 2 ))}"
 # One lock for every Python from 3.10 on. Versions in the output file stay unless UPGRADE=1.
-LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
+override LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
 	$(if $(filter 1,$(UPGRADE)),--upgrade)
 
 help: ## this list

@@ -5,8 +5,8 @@ include ../common/given.mk
 override RIG := $(shell basename "$$PWD")
 PYTHON := ../.venv/bin/python
 export RIG PYTHON
-READY := runtime
-SCRIPT = "$$PYTHON" ../scripts
+override READY := runtime
+override SCRIPT = "$$PYTHON" ../scripts
 # Where targets run: in the rig's image, or on this host. A rig with a card needs only make and Docker.
 ifndef RUNNER
 ifndef BACKEND
@@ -18,8 +18,8 @@ endif
 RUNNER := $(if $(filter cuda,$(BACKEND)),docker,host)
 endif
 ifeq ($(RUNNER),docker)
-READY :=
-SCRIPT = ../scripts/in_docker.sh ../scripts
+override READY :=
+override SCRIPT = ../scripts/in_docker.sh ../scripts
 else ifneq ($(RUNNER),host)
 $(error RUNNER=$(RUNNER): expected docker or host)
 endif
@@ -27,7 +27,7 @@ export RUNNER
 
 .DEFAULT_GOAL := help
 # The measurements, and in `help` what each answers: made from common/kinds (make lists).
-KINDS := $(shell sed -n 's/^\([a-z]*\)|measure|.*/\1/p' ../scripts/lists)
+override KINDS := $(shell sed -n 's/^\([a-z]*\)|measure|.*/\1/p' ../scripts/lists)
 .PHONY: help runtime show engine image draft model pin files repack doctor serve stop status $(KINDS) \
 	tune map rescore report mcp
 

@@ -25,9 +25,13 @@ def parser(text: str | None) -> argparse.ArgumentParser:
 
 
 def load_rig(name: str) -> Rig:
-    """The rig at this path, or of this name in the project's folder."""
+    """The rig at this path, or of this name in the project's folder. Raises RigError."""
     folder = Path(name)
-    return rig.load(folder if folder.is_dir() else ROOT / name)
+    try:
+        here = folder.is_dir() and folder.absolute()
+    except FileNotFoundError:
+        raise RigError("the folder you are in has been deleted", fix="cd to another") from None
+    return rig.load(here or ROOT / name)
 
 
 def command(verb: str, *rig: str) -> list[str]:
@@ -46,12 +50,20 @@ def main(body: Callable[[], int | None]) -> None:
     except RigError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        code = 130
     except BrokenPipeError:
         code = 141
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing left to write to)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"error: {where}{error.strerror or error}; see that it is there, that this user may "
+            "use it, and that the disk has room",
+            file=sys.stderr,
+        )
+        code = 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        code = 130
     sys.exit(code)
 
 

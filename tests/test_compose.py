@@ -222,6 +222,84 @@ def test_use_without_a_fitting_card_lists_the_rigs(tmp_path: Path, tool_folder: 
     assert "is not a rig" in use(tmp_path, tool_folder, None, "no-such-rig")
 
 
+TWO = "NVIDIA GeForce GTX 1650 Ti with Max-Q Design\nNVIDIA GeForce RTX 3050 OEM"
+
+
+def test_use_lets_the_user_choose_between_two_kinds(tmp_path: Path, tool_folder: Path) -> None:
+    for cards in (TWO, "\n".join(reversed(TWO.splitlines()))):
+        said = use(tmp_path, tool_folder, cards)
+        assert said.startswith("error: cards of 2 kinds are here; name a rig: make use RIG=...")
+        assert len(said.splitlines()) == 1
+        assert all(name in said for name in RIGS if "cpu" not in name)
+        assert not (tmp_path / ".env").exists()
+    said = use(tmp_path, tool_folder, TWO, "local-llamacpp-3050oem-2b-q4_0/")
+    assert said == "docker compose up now serves local-llamacpp-3050oem-2b-q4_0\n"
+    assert "GPU_UUID=GPU-1-a\n" in (tmp_path / ".env").read_text()
+    use(tmp_path, tool_folder, TWO, "local-llamacpp-cpu-tiny-q4_0")
+    assert "GPU_UUID" not in (tmp_path / ".env").read_text()
+
+
+def test_two_cards_of_one_kind_are_no_question(tmp_path: Path, tool_folder: Path) -> None:
+    said = use(tmp_path, tool_folder, "NVIDIA GeForce RTX 3050\nNVIDIA GeForce RTX 3050")
+    assert "docker compose up now serves local-llamacpp-3050oem-2b-q4_0" in said
+    assert "GPU_UUID=GPU-0-a\n" in (tmp_path / ".env").read_text()
+
+
+def test_a_private_env_stays_private_and_a_link_a_link(tmp_path: Path, tool_folder: Path) -> None:
+    real = tmp_path / "elsewhere"
+    real.write_text("HF_TOKEN=hf_Q7zx\nCOMPOSE_PROFILES=old")
+    real.chmod(0o600)
+    (tmp_path / ".env").symlink_to(real)
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    before = os.umask(0)
+    try:
+        use(tmp_path, tool_folder, None, name)
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".env").is_symlink()
+    assert real.read_text() == f"HF_TOKEN=hf_Q7zx\nCOMPOSE_PROFILES={name}\n"
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / ".env.part").exists()
+
+
+@pytest.mark.parametrize(
+    "changed", [("8081}", "9000}"), ("gemma-rigs:11434.0.0-cpu", "gemma-rigs:1.0-cpu")]
+)
+def test_use_sees_a_compose_file_older_than_tpu_env(
+    tmp_path: Path, tool_folder: Path, changed: tuple[str, str]
+) -> None:
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    text = (ROOT / "compose.yaml").read_text()
+    assert changed[0] in text
+    (tmp_path / "compose.yaml").write_text(text.replace(*changed))
+    said = use(tmp_path, tool_folder, None, name)
+    assert f"error: compose.yaml was made before {name}/tpu.env was changed" in said
+    assert "run make compose" in said
+    assert not (tmp_path / ".env").exists()
+
+
+def test_an_image_of_a_private_checkout_can_be_read() -> None:
+    """COPY keeps modes, and the image's user is not the one who cloned."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^RUN (find .*? -exec chmod a\+rX \{\} \+) ", text, re.MULTILINE)
+    assert text.index("\nCOPY . /opt/gemma-rigs\n") < text.index(line)
+    assert line.startswith("find /opt/gemma-rigs /opt/llama.cpp ")
+
+
+def test_its_line_opens_what_is_closed(tmp_path: Path) -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^RUN (find .*? -exec chmod a\+rX \{\} \+) ", text, re.MULTILINE)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.py").touch(0o600)
+    (tmp_path / "closed" / "run").touch(0o700)
+    (tmp_path / "closed").chmod(0o700)
+    here = line.replace("/opt/gemma-rigs", str(tmp_path)).replace("/opt/llama.cpp", "")
+    subprocess.run(["sh", "-c", here], check=True)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "closed").iterdir()}
+    assert modes == {"a.py": 0o644, "run": 0o755}
+    assert (tmp_path / "closed").stat().st_mode & 0o777 == 0o755
+
+
 @pytest.mark.parametrize("name", RIGS)
 def test_targets_of_a_rig_with_a_card_run_in_the_image(name: str) -> None:
     rig_rules.runs_in_its_image(ROOT, name, loaded(name).backend == "cuda")

@@ -43,7 +43,7 @@ class CardFacts:
 def read_secrets() -> None:
     """Take the optional secrets compose hands over into this process's environment.
 
-    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read; `hf_token` becomes
+    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read, `hf_token`
     HF_TOKEN; `ca_bundle` is trusted by every client here. Empty files count as absent.
     Raises RigError if one is there and cannot be read.
     """
