@@ -3,6 +3,7 @@
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report compose engine image use
 .PHONY: bench-client bench-repack compare new-rig
+override TOP := .
 include common/given.mk
 RIG ?= local-llamacpp-cpu-tiny-q4_0
 PYTHON := .venv/bin/python

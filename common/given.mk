@@ -4,5 +4,6 @@ GIVEN := RIG RUN RUNS OUT SIZE ENCODING GPU LIST UPGRADE BACKEND RUNNER
 literal = $(eval override $1 := $$(value $1))$(eval export $1)
 $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(call literal,$(name))))
 $(foreach name,$(GIVEN),$(if $(filter environment,$(firstword $(origin $(name)))),$(call literal,$(name))))
-# A package `common` of somebody else's must not be taken for ours.
-unexport PYTHONPATH
+# Ours comes first: a package `common` of somebody else's must not be taken for it.
+override PYTHONPATH := $(shell cd $(TOP) && pwd)
+export PYTHONPATH

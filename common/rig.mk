@@ -1,5 +1,6 @@
 # The targets of every rig. A rig's Makefile is one line: include ../common/rig.mk
 # Called in a rig's folder (make -C), so nothing depends on the characters of the project's path.
+override TOP := ..
 include ../common/given.mk
 # The folder decides, whatever is given.
 override RIG := $(shell basename "$$PWD")
@@ -94,4 +95,4 @@ report: $(READY) ## make a report again: RUN=benchmarks/runs/...
 	@$(SCRIPT)/report.py "$$RUN"
 
 mcp: $(READY) ## let an MCP client drive this rig: writes its entry into the project's .mcp.json
-	@PYTHONPATH=.. $(if $(READY),"$$PYTHON",python3) ../scripts/register.py "$$RIG"
+	@$(if $(READY),"$$PYTHON","$${BASE_PYTHON:-python3}") ../scripts/register.py "$$RIG"
