@@ -46,7 +46,9 @@ class Rig:
 
     folder: Path
     overridden: tuple[str, ...] = ()
-    """keys that the environment gave another value than the file"""
+    """keys that came from the environment instead of the file"""
+    changed: tuple[str, ...] = ()
+    """those of them whose value in the file is another"""
     unheeded: tuple[str, ...] = ()
     """what the environment holds under a key's name and is no setting, such as HOST=my-laptop"""
 
@@ -190,8 +192,8 @@ class Rig:
     def from_outside(self) -> list[str]:
         """What the environment changed, and what it holds that is not taken; a line each."""
         said = []
-        if self.overridden:
-            changed = ", ".join(f"{key}={self.settings()[key]}" for key in self.overridden)
+        if self.changed:
+            changed = ", ".join(f"{key}={self.settings()[key]}" for key in self.changed)
             said.append(f"from the environment, not from tpu.env: {changed}")
         if self.unheeded:
             said.append(
@@ -270,13 +272,19 @@ def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
         raise RigError(f"{folder} is not a rig: it has no {FILE}. Rigs here: {rigs}")
     values = _in_file(path)
     given, unheeded = _in_environment(environ)
-    overridden = [key for key, value in given.items() if values.get(key) != value]
+    changed = [key for key, value in given.items() if values.get(key) != value]
     values.update(given)
     for key in _FIELDS:
         if key not in values and key in WANTED:
             raise RigError(f"{path}: {key} is missing")
     named = {key.lower(): value for key, value in values.items()}
-    rig = Rig(folder=folder, overridden=tuple(overridden), unheeded=unheeded, **named)
+    rig = Rig(
+        folder=folder,
+        overridden=tuple(given),
+        changed=tuple(changed),
+        unheeded=unheeded,
+        **named,
+    )
     _check_together(rig, path)
     return rig
 
