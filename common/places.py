@@ -8,16 +8,18 @@ from common.errors import RigError
 
 def cache() -> Path:
     """The cache folder: GEMMA_RIGS_CACHE, else gemma-rigs below the user's cache folder."""
-    own = os.environ.get("GEMMA_RIGS_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gemma-rigs"
+    own = _given("GEMMA_RIGS_CACHE")
+    if own is not None:
+        return own
+    users = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # As its specification says, a relative one does not count.
+    return (users if users.is_absolute() else _home() / ".cache") / "gemma-rigs"
 
 
 def models() -> Path:
     """The models folder, shared by all rigs: MODELS_DIR, else models in the cache."""
-    own = os.environ.get("MODELS_DIR")
-    return Path(own) if own else cache() / "models"
+    own = _given("MODELS_DIR")
+    return cache() / "models" if own is None else own
 
 
 def private(folder: Path) -> Path:
@@ -43,3 +45,26 @@ def cannot_write(path: Path, error: OSError) -> RigError:
 def model_file(name: str) -> Path:
     """The path of a model file; absolute names stay as they are."""
     return models() / name
+
+
+def _given(key: str) -> Path | None:
+    """The folder that a variable names; None if it is absent. A shell leaves a quoted ~ as it is.
+
+    Raises RigError for a relative one, which would be another folder in every folder.
+    """
+    text = os.environ.get(key)
+    if not text:
+        return None
+    if text == "~" or text.startswith("~/"):
+        return _home() / text[2:]
+    path = Path(text)
+    if not path.is_absolute():
+        raise RigError(f"{key}={text}: expected a path from / or ~/")
+    return path
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise RigError("this user has no home folder", fix="set GEMMA_RIGS_CACHE") from None

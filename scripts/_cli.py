@@ -35,9 +35,13 @@ def parser(text: str | None) -> argparse.ArgumentParser:
 
 
 def load_rig(name: str) -> Rig:
-    """The rig at this path, or of this name in the project's folder."""
+    """The rig at this path, or of this name in the project's folder. Raises RigError."""
     folder = Path(name)
-    return rig.load(folder if folder.is_dir() else ROOT / name)
+    try:
+        here = folder.is_dir() and folder.absolute()
+    except FileNotFoundError:
+        raise RigError("the folder you are in has been deleted", fix="cd to another") from None
+    return rig.load(here or ROOT / name)
 
 
 def command(verb: str, *rig: str) -> list[str]:
@@ -69,7 +73,11 @@ def main(body: Callable[[], int | None]) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing left to write to)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        print(
+            f"error: {where}{error.strerror or error}; see that it is there, that this user may "
+            "use it, and that the disk has room",
+            file=sys.stderr,
+        )
         code = 1
         with contextlib.suppress(OSError):  # else Python says once more that it cannot write
             sys.stdout.flush()

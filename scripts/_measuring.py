@@ -15,7 +15,7 @@ from common.digest import sha256
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.files import wanted
-from common.host import alone, card, facts
+from common.host import alone, card, facts, room
 from common.measure import loop, progress, resume, run
 from common.measure.journal import Card, File, Harness, Host, Measured
 from common.measure.kind import Kind, Tools
@@ -86,6 +86,7 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
     built: what `prepare` gave, where it was called already.
     """
     built = built or prepare(loaded)
+    room.check(loaded)  # a plan may serve with a larger context than the rig itself
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
     again = flag("RESUME")

@@ -1,6 +1,7 @@
 """Card: what NVML says of the card, telemetry beside a measurement, and cool-down."""
 
 import json
+import os
 import statistics
 import threading
 import time
@@ -61,6 +62,8 @@ class Card:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.name = str(pynvml.nvmlDeviceGetName(handle))
+        uuid = _try(pynvml.nvmlDeviceGetUUID, handle)
+        self.uuid = None if uuid is None else str(uuid)
 
     def sample(self) -> Sample:
         """Raises LostError."""
@@ -138,7 +141,8 @@ def cards() -> list[Card]:
 
 
 def find(rig: Rig) -> Card | None:
-    """The rig's card; None for a CPU rig. Raises RigError in one sentence if it is not here."""
+    """The rig's card; None for a CPU rig. Of several the first, or the one that
+    CUDA_VISIBLE_DEVICES names. Raises RigError in one sentence if it is not here."""
     if rig.backend == "cpu":
         return None
     wanted = (rig.gpu_name or "").replace("_", " ").lower()
@@ -149,10 +153,13 @@ def find(rig: Rig) -> Card | None:
         raise RigError(
             f"{rig.name} is for the card {rig.gpu_name}, but {error}; {advice}."
         ) from None
-    for card in present:
+    seen = visible(present, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    for card in seen:
         if f" {wanted} " in f" {card.name.lower()} ":  # whole words: an L40S is no L4
             return card
-    names = ", ".join(card.name for card in present) or "none"
+    names = ", ".join(card.name for card in seen) or "none"
+    if seen != present:
+        names += f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']})"
     raise RigError(
         f"{rig.name} is for the card {rig.gpu_name}, but this host has: {names}; {advice}."
     )
@@ -166,6 +173,19 @@ def energy_source(card: Card | None) -> Source | None:
     if card.energy_j() is not None:
         return "NVML energy counter"
     return None if card.sample().power_w is None else "NVML power x time"
+
+
+def visible(present: list[Card], given: str) -> list[Card]:
+    """The cards that CUDA_VISIBLE_DEVICES lets CUDA see, by number or by how the UUID begins."""
+    if not given:
+        return present
+    found = []
+    for part in given.split(","):
+        for number, card in enumerate(present):
+            by_uuid = part.startswith("GPU-") and (card.uuid or "").startswith(part)
+            if part == str(number) or by_uuid:
+                found.append(card)
+    return found
 
 
 class Telemetry:

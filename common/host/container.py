@@ -46,11 +46,13 @@ def read_secrets() -> None:
     """Take the optional secrets compose hands over into this process's environment.
 
     The first line of `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests
-    read; `ca_bundle` is trusted by every client here. Empty files count as absent.
-    Raises RigError if one is there and cannot be read.
+    read, `hf_token` HF_TOKEN; `ca_bundle` is trusted by every client here. Empty files count as
+    absent. Raises RigError if one is there and cannot be read.
     """
     if keys := asking.keys(_secret("api_key")):
         os.environ[asking.KEY] = ",".join(keys)
+    if token := _secret("hf_token"):
+        os.environ["HF_TOKEN"] = token
     if _secret("ca_bundle"):
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
             os.environ[name] = str(SECRETS / "ca_bundle")

@@ -267,6 +267,11 @@ class Server:
         text = self.log_text()
         if not serve.on_card(text):
             raise self.death("llama-server runs on the CPU, not on the card")
+        if len(used := serve.cards(text)) > 1:
+            raise RigError(
+                f"the model lies on {len(used)} cards ({', '.join(used)}), so speeds would mislead",
+                fix="name one of them: CUDA_VISIBLE_DEVICES=GPU-... (nvidia-smi -L)",
+            )
         done, total = serve.layers(text)
         if done != total:
             raise RigError(

@@ -11,9 +11,11 @@ import pynvml
 import pytest
 
 from common import rig
+from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.host import card
 from common.rig import ROOT, Rig
+from scripts import _preparing
 
 
 class Stand:
@@ -73,6 +75,49 @@ def test_the_rigs_card_is_found_by_name(stand: Stand, rig_3050: Rig) -> None:
     found = card.find(rig_3050)
     assert found is not None
     assert found.name == stand.name
+
+
+@pytest.fixture
+def three(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """Two of the rig's cards behind one of another kind."""
+    names = ["NVIDIA GeForce GTX 1650 Ti", stand.name, stand.name]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: names[handle])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: f"GPU-{handle}-x")
+    return stand
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("given", "uuid"),
+    [("", "GPU-1-x"), ("2", "GPU-2-x"), ("GPU-2-x", "GPU-2-x"), ("0,2", "GPU-2-x")],
+)
+def test_of_several_one_is_meant(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch, given: str, uuid: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    found = card.find(rig_3050)
+    assert found is not None
+    assert found.uuid == uuid
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("given", ["0", "7", "MIG-x", "-1", "GPU-9"])
+def test_a_hidden_card_is_not_here(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    with pytest.raises(RigError, match=rf"\(CUDA_VISIBLE_DEVICES={given}\)"):
+        card.find(rig_3050)
+
+
+@pytest.mark.usefixtures("three")
+def test_every_server_sees_the_rigs_card_alone(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    _preparing.take_card(rig_3050)
+    assert serve.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-1-x"
 
 
 @pytest.mark.usefixtures("stand")

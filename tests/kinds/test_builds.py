@@ -1,6 +1,7 @@
 """make builds: its arms, which engine each runs on, its figures, and what it refuses."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,16 @@ def test_image_digests_are_recorded(tiny: Rig, two: Path) -> None:
     assert "`sha256:2`" in (folder(tiny) / report.REPORT).read_text()
 
 
-def test_resume_with_another_engine_is_refused(tiny: Rig, two: Path, tmp_path: Path) -> None:
-    fault = {"FAKE_FAULT": "error:3", "FAKE_ONCE": str(tmp_path / "done")}
-    assert finish(tiny, **fault).code == 1
+def test_resume_with_another_engine_is_refused(
+    tiny: Rig,
+    two: Path,
+    fake: Callable[..., Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    fake(fault="error:3", once=str(tmp_path / "done"))
+    monkeypatch.delenv("LLAMA_SERVER")
+    assert finish(tiny).code == 1
     info = json.loads((two / build.INFO).read_text())
     changed = {**info, "server_sha256": "f" * 64}
     (two / build.INFO).write_text(json.dumps(changed))

@@ -338,9 +338,16 @@ def test_demo_says_first_what_it_will_do() -> None:
     assert out.startswith('echo "demo: sets up Python packages')
 
 
-def test_make_test_hands_its_words_to_pytest() -> None:
-    _code, out, _err = rig_rules.make(ROOT, "-n", "test", "PYTEST=-k 'setup and not uv'")
-    assert re.search(r"-m pytest.* -k 'setup and not uv'$", out, re.MULTILINE)
+def test_make_test_hands_its_words_to_pytest(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PYTEST_ADDOPTS|$*"\n')
+    python.chmod(0o755)
+    stands = [f"PYTHON={python}", f"BASE_PYTHON={python}", "WORKERS=3"]
+    words = "-k 'setup and not uv'"
+    _code, out, _err = rig_rules.make(ROOT, "test", f"PYTEST={words}", *stands)
+    assert f"{words} |-m pytest -n 3\n" in out
+    _code, out, _err = rig_rules.make(ROOT, "test-random", f"PYTEST={words}", *stands)
+    assert f"{words} -p randomly|-m pytest -n 3\n" in out
 
 
 def wait_for(path: Path) -> None:

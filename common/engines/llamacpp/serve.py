@@ -6,6 +6,7 @@ All that knows llama-server's words while it serves: flags, log lines, timings.
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from common.rig import Rig
 
 # How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
 ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
+GUARDS = ("--cors-origins", "--no-slots")
+"""flags that keep others out; llama-server has the first since July 2026"""
 # Jinja for "what was said, and nothing around it".
 PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
@@ -30,6 +33,8 @@ def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]
         line += ["-t", str(rig.threads)]
     line += ["-c", str(rig.ctx_size), "-ctk", rig.cache_type_k, "-ctv", rig.cache_type_v]
     line += ["-fa", rig.flash_attn, "--reasoning", rig.reasoning, "--metrics"]
+    # Its own defaults let every web page read replies, and whoever asks read others' prompts.
+    line += ["--cors-origins", rig.cors_origins, "--no-slots"]
     if rig.drafts:
         line += _draft_flags(rig)
     if rig.chat_template == "none":
@@ -66,14 +71,23 @@ def _draft_flags(rig: Rig) -> list[str]:
     return flags
 
 
-def environment(libraries: Path | None = None) -> dict[str, str]:
-    """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
+# What decides how it runs here, and nothing else: AIP_*, LLAMA_ARG_* and others change its flags.
+PASSED = re.compile(
+    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|LD_\w+|LLAMA_API_KEY"
+    r"|(CUDA|NVIDIA|GGML|OMP|GOMP|KMP|OPENBLAS|MKL|MALLOC)_\w+"
+)
+
+
+def environment(libraries: Path | None = None, card: str | None = None) -> dict[str, str]:
+    """What a server is told of our environment: PASSED, and nothing that changes its flags.
 
     The log level is raised so that the log names the device and what was put on it. An engine's
-    own `libraries` come before all others.
+    own `libraries` come before all others. `card` is the UUID of the only card it may see.
     """
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
+    clean = {key: value for key, value in os.environ.items() if PASSED.fullmatch(key)}
     clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
+    if card is not None:
+        clean["CUDA_VISIBLE_DEVICES"] = card
     if libraries is not None:
         paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
         clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
@@ -95,6 +109,18 @@ def is_server(line: list[str], url: str) -> bool:
     wanted = ["--port", url.rpartition(":")[2]]
     pairs = [line[place : place + 2] for place in range(len(line))]
     return wanted in pairs and any(pair[0] == "-m" for pair in pairs)
+
+
+def lacking(program: Path) -> list[str]:
+    """The flags of every command line here that this llama-server does not have, as its help says;
+    none where it says nothing."""
+    try:
+        done = subprocess.run([str(program), "--help"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    text = done.stdout + done.stderr
+    known = set(re.findall(r"(?<!\S)--[a-z-]+", text))
+    return [flag for flag in GUARDS if flag not in known] if "--metrics" in known else []
 
 
 def healthy(url: str) -> bool:
@@ -144,9 +170,14 @@ TIMINGS = (
 )
 
 
+def cards(log: str) -> list[str]:
+    """The cards that hold part of a model, as the log has them: CUDA0, CUDA1."""
+    return sorted(set(re.findall(r"(CUDA\d+)\b.*model buffer size", log)))
+
+
 def on_card(log: str) -> bool:
     """Whether the log says that the model lies on a card."""
-    return re.search(r"CUDA\d+.*model buffer size", log) is not None
+    return bool(cards(log))
 
 
 def layers(log: str) -> tuple[int, int]:

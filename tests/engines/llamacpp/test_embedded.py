@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from common import rig
+from common import grammar, rig
 from common.compare import conditions
 from common.engines.llamacpp import build, embedded, serve
 from common.engines.llamacpp.build import Engine
@@ -32,6 +32,7 @@ BASE = {"SPEC_TYPE": "draft-mtp", "PARALLEL": "1", "N_GPU_LAYERS": "7"}
 SETTINGS = {
     "HOST": ("127.0.0.2", "hostnames", ["127.0.0.2"]),
     "PORT": ("9123", "port", 9123),
+    "CORS_ORIGINS": ("https://chat.example", "cors_origins", "https://chat.example"),
     "CTX_SIZE": ("4321", "n_ctx", 4321),
     "THREADS": ("3", "cpuparams.n_threads", 3),
     "N_GPU_LAYERS": ("9", "n_gpu_layers", 9),
@@ -83,9 +84,9 @@ def test_a_setting_reaches_the_library(key: str, tiny: Rig, library: Any) -> Non
 
 
 def test_every_draft_type_is_known(tiny: Rig, library: Any) -> None:
-    everything = tiny.variant({"SPEC_TYPE": ",".join(rig.SPEC_TYPES)})
+    everything = tiny.variant({"SPEC_TYPE": ",".join(grammar.SPEC_TYPES)})
     names = [kind.name.lower() for kind in filled(everything, library).speculative.types]
-    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in rig.SPEC_TYPES]
+    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in grammar.SPEC_TYPES]
     assert names == wanted
 
 
@@ -96,7 +97,7 @@ def test_what_is_not_said_is_as_llama_server_has_it(tiny: Rig, library: Any) -> 
     assert (measuring.n_parallel, measuring.kv_unified) == (1, False)
     assert (serving.fit_params, serving.cache_ram_mib) == (True, 8192)
     assert (measuring.fit_params, measuring.cache_ram_mib) == (False, 0)
-    assert serving.endpoint_metrics is True
+    assert (serving.endpoint_metrics, serving.endpoint_slots) == (True, False)
     assert serving.default_template_kwargs == {"enable_thinking": "false"}
     assert [kind.value for kind in serving.speculative.types] == [0]
 
