@@ -2,16 +2,16 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report compose engine image use
-.PHONY: bench-client bench-repack compare new-rig
+.PHONY: bench-client bench-repack compare fuzz new-rig
+override TOP := .
+include common/given.mk
 RIG ?= local-llamacpp-cpu-tiny-q4_0
-# What a user gives reaches a shell line only as "$$NAME".
-export RIG
-BASE_PYTHON ?= python3
 PYTHON := .venv/bin/python
+export RIG PYTHON
 # The tests wait a third of their time, for servers and signals.
-WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+override PARALLEL_TESTS := -n "$${WORKERS:-$$(( $$(nproc) * 3 / 2 ))}"
 # One lock for every Python from 3.10 on. Versions in the output file stay unless UPGRADE=1.
-LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
+override LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
 	$(if $(filter 1,$(UPGRADE)),--upgrade)
 
 help: ## this list
@@ -20,10 +20,10 @@ help: ## this list
 
 # Both say nothing and take no time where .venv is as the lock file says.
 runtime: # what every rig needs
-	@$(BASE_PYTHON) scripts/setup.py runtime
+	@"$${BASE_PYTHON:-python3}" scripts/setup.py runtime
 
 dev: # and what tests and lint need
-	@$(BASE_PYTHON) scripts/setup.py dev
+	@"$${BASE_PYTHON:-python3}" scripts/setup.py dev
 
 setup: dev ## make .venv and install from the lock file (half a minute)
 
@@ -35,13 +35,13 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 	@$(LOCK) --group uv --output-file requirements-uv.lock
 
 lists: runtime ## make scripts/lists anew: what make and the shell scripts know of verbs and settings
-	@$(PYTHON) scripts/lists.py
+	@"$$PYTHON" scripts/lists.py
 
 compose: runtime ## make the rigs' services in compose.yaml anew from each tpu.env
-	@$(PYTHON) scripts/compose.py
+	@"$$PYTHON" scripts/compose.py
 
 engine: runtime ## fetch or build llama.cpp for RIG, as its ENGINE says (once)
-	@$(PYTHON) scripts/engine.py "$$RIG"
+	@"$$PYTHON" scripts/engine.py "$$RIG"
 
 demo: ## the whole thing without a GPU: engine, known-answer rig, report (half a minute the first time; two on an old machine)
 	@echo "demo: sets up Python packages, fetches the engine (34 MB) and measures:" \
@@ -49,18 +49,23 @@ demo: ## the whole thing without a GPU: engine, known-answer rig, report (half a
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
 test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for some of them
-	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
-	@$(PYTHON) -m pytest -n $(WORKERS) $(PYTEST)
+	@"$$PYTHON" scripts/engine.py local-llamacpp-cpu-tiny-q4_0
+	@PYTEST_ADDOPTS="$$PYTEST $$ORDER" "$$PYTHON" -m pytest $(PARALLEL_TESTS)
 
-test-random: override PYTEST += -p randomly
+test-random: export ORDER := -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
+FUZZ ?= 20000
+fuzz: export FUZZ := $(FUZZ)
+fuzz: dev ## damaged files and settings by the thousand: FUZZ=20000 of each kind, FUZZ_SEED=7 for others
+	@PYTEST_ADDOPTS="$$PYTEST" "$$PYTHON" -m pytest $(PARALLEL_TESTS) tests/fuzz
+
 test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chromium (apt install chromium chromium-driver)
-	@$(PYTHON) scripts/engine.py local-llamacpp-cpu-tiny-q4_0
-	@$(PYTHON) -m pytest tests/browser -m browser $(PYTEST)
+	@"$$PYTHON" scripts/engine.py local-llamacpp-cpu-tiny-q4_0
+	@PYTEST_ADDOPTS="$$PYTEST" "$$PYTHON" -m pytest tests/browser -m browser
 
 test-docker: dev ## run the container tests on a real Docker engine (about 15 minutes the first time)
-	@$(PYTHON) -m pytest tests/docker -m docker
+	@"$$PYTHON" -m pytest tests/docker -m docker
 
 image: ## build the container image of RIG (minutes, once)
 	@scripts/image.sh "$$RIG"
@@ -69,34 +74,34 @@ use: ## let plain `docker compose up` serve RIG, or the rig of the card found he
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,"$$RIG")
 
 new-rig: runtime ## make a rig for another card: SIZE=2b [ENCODING=q4_0] [GPU="NVIDIA L4"]; LIST=1 shows what fits
-	@$(PYTHON) scripts/new_rig.py $(if $(SIZE),--size "$$SIZE") $(if $(ENCODING),--encoding "$$ENCODING") \
+	@"$$PYTHON" scripts/new_rig.py $(if $(SIZE),--size "$$SIZE") $(if $(ENCODING),--encoding "$$ENCODING") \
 		$(if $(GPU),--gpu "$$GPU") $(if $(filter 1,$(LIST)),--list)
 
 test-converter: dev ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
-	@$(PYTHON) -m pytest -m converter
+	@"$$PYTHON" -m pytest -m converter
 
 bench-repack: runtime ## time the exact repack against llama-quantize (needs 6 GB, a minute)
-	@$(PYTHON) scripts/bench_repack.py "$$RIG"
+	@"$$PYTHON" scripts/bench_repack.py "$$RIG"
 
 lint: dev ## format check, lint, types
-	@$(PYTHON) -m ruff format --check .
-	@$(PYTHON) -m ruff check .
-	@$(PYTHON) -m mypy
+	@"$$PYTHON" -m ruff format --check .
+	@"$$PYTHON" -m ruff check .
+	@"$$PYTHON" -m mypy
 	@.venv/bin/lint-imports --no-cache --no-logo
 
 format: dev ## format the code
-	@$(PYTHON) -m ruff format .
-	@$(PYTHON) -m ruff check --fix .
+	@"$$PYTHON" -m ruff format .
+	@"$$PYTHON" -m ruff check --fix .
 
 doctor: runtime ## say what this host has and lacks for RIG
-	@$(PYTHON) scripts/doctor.py "$$RIG"
+	@"$$PYTHON" scripts/doctor.py "$$RIG"
 
 report: runtime ## make a report again: RUN=RIG/benchmarks/runs/...
 	@test -n "$$RUN" || { echo "name the run: make report RUN=RIG/benchmarks/runs/..." >&2; exit 2; }
-	@$(PYTHON) scripts/report.py "$$RUN"
+	@"$$PYTHON" scripts/report.py "$$RUN"
 
 compare: runtime ## all rigs' runs on one page, with published figures: RUNS="DIR DIR ..." OUT=DIR
-	@$(PYTHON) scripts/compare.py $(if $(RUNS),--runs "$$RUNS") $(if $(OUT),--out "$$OUT")
+	@"$$PYTHON" scripts/compare.py $(if $(RUNS),--runs "$$RUNS") $(if $(OUT),--out "$$OUT")
 
 bench-client: runtime ## what the streaming client costs, beside its peers (minutes; PEERS= for none, QUICK=1)
-	@$(PYTHON) scripts/bench_client.py "$$RIG"
+	@"$$PYTHON" scripts/bench_client.py "$$RIG"

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextlib.contextmanager
@@ -18,6 +19,7 @@ def part_of(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)  # a link of that name would be written through
     try:
         yield part
         if path.exists():
@@ -28,11 +30,21 @@ def part_of(path: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
-def write(path: Path, content: str | bytes, sync: bool = False) -> None:
-    """Write a whole file or nothing; with `sync` it is on the disk before it gets its name."""
+def write(path: Path, content: str | bytes, sync: bool = False, private: bool = False) -> None:
+    """Write a whole file or nothing; with `sync` it is on the disk before it gets its name. A new
+    one that is `private` is nobody else's to read."""
     data = content.encode() if isinstance(content, str) else content
-    with part_of(path) as part, part.open("wb") as file:
+    with part_of(path) as part, os.fdopen(_opened(part, os.O_TRUNC, private), "wb") as file:
         file.write(data)
         if sync:
             file.flush()
             os.fsync(file.fileno())
+
+
+def append(path: Path) -> BinaryIO:
+    """A file to write on at its end; a new one is nobody else's to read."""
+    return os.fdopen(_opened(path, os.O_APPEND, True), "ab")
+
+
+def _opened(path: Path, how: int, private: bool) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600 if private else 0o666)

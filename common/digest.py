@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,17 @@ def recorded(path: Path) -> dict[str, Any] | None:
     entry = _read().get(_key(path))
     if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
         return None
-    return entry
+    return entry if _is_whole(entry) else None
+
+
+def _is_whole(entry: dict[str, Any]) -> bool:
+    """Whether it is what `record` writes: an odd entry is made anew."""
+    sha256, named = entry.get("sha256"), [entry.get("from"), entry.get("revision")]
+    return (
+        isinstance(sha256, str)
+        and re.fullmatch(r"[0-9a-f]{64}", sha256) is not None
+        and all(name is None or isinstance(name, str) for name in named)
+    )
 
 
 def record(path: Path, digest: str, origin: str | None = None, revision: str | None = None) -> str:
@@ -61,9 +72,12 @@ def record(path: Path, digest: str, origin: str | None = None, revision: str | N
 
 
 def _read() -> dict[str, Any]:
+    path = places.models() / RECORD
+    if not path.is_file():  # a pipe of that name would be waited for
+        return {}
     try:
-        entries = json.loads((places.models() / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
 

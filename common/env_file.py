@@ -1,5 +1,6 @@
 """Env file: changing settings in a rig's tpu.env, with every other line left as it is."""
 
+import re
 from pathlib import Path
 
 from common import atomic
@@ -14,7 +15,7 @@ def rewrite(path: Path, changes: dict[str, str], note: str = "") -> None:
     the file cannot be written.
     """
     try:
-        lines = path.read_bytes().decode().splitlines(keepends=True)
+        lines = _lines(path.read_bytes().decode())
         for key, value in changes.items():
             number = _set(lines, key, value)
             if note:
@@ -25,6 +26,11 @@ def rewrite(path: Path, changes: dict[str, str], note: str = "") -> None:
             f"{path} cannot be written: {error.strerror}; it is as it was. Make room, or mend its "
             "permissions"
         ) from None
+
+
+def _lines(text: str) -> list[str]:
+    """With their ends: LF or CRLF, as common/grammar.py has it."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _set(lines: list[str], key: str, value: str) -> int:

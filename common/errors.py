@@ -1,7 +1,9 @@
 """The one error a user can cause, and the question in it that names what was perhaps meant."""
 
+import contextlib
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 
 class RigError(Exception):
@@ -36,3 +38,17 @@ def did_you_mean(
     lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), lower, most, alike)
     return f"did you mean {' or '.join(show(lower[name]) for name in near)}?" if near else ""
+
+
+@contextlib.contextmanager
+def disk_says(place: Path, fix: str) -> Iterator[None]:
+    """Turns what the disk refuses into one line: the file it names, or else `place`."""
+    try:
+        yield
+    except OSError as error:
+        raise RigError(f"{error.filename or place}: {error.strerror or error}", fix=fix) from None
+
+
+def shown(text: str) -> str:
+    """A name that came out of a file or off the network, fit for a line on a terminal."""
+    return text if text.isprintable() and len(text) <= 100 else repr(text[:100])

@@ -30,9 +30,9 @@ def ensure(root: Path, kind: str) -> None:
     Raises RigError if the packages cannot be had.
     """
     venv = (root / ".venv").resolve()
-    if _is_current(root, kind, venv, _read(venv)):
-        return
     try:
+        if _is_current(root, kind, venv, _read(venv)):
+            return
         # Two makes at once must not install into one folder.
         waiting = "another make is installing the Python packages; waiting for it"
         with only_one(venv.with_name(venv.name + ".lock"), lambda: _say(waiting)):
@@ -40,15 +40,18 @@ def ensure(root: Path, kind: str) -> None:
             if not _is_current(root, kind, venv, record):
                 _install(root, kind, venv, record)
     except OSError as error:
-        raise RigError(f"{venv} cannot be made: {error}") from None
+        raise RigError(
+            f"{venv} cannot be made: {error}", fix="make room, or mend its permissions"
+        ) from None
 
 
 def _read(venv: Path) -> Record:
     try:
         record = json.loads((venv / RECORD).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    whole = isinstance(record, dict) and isinstance(record.get("locks"), dict)
+    return record if whole and "python" in record else {}
 
 
 def _is_current(root: Path, kind: str, venv: Path, record: Record) -> bool:

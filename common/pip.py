@@ -14,14 +14,17 @@ from common.errors import RigError
 def run(python: Path, command: str, *arguments: str) -> None:
     """Run a command of that Python's pip. Raises RigError with the line that says why."""
     line = [str(python), "-m", "pip", command, "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(
-        [*line, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        # A user's `user = true` in pip.conf goes with no target of ours.
-        env={**os.environ, "PIP_USER": "0"},
-    )
+    try:
+        done = subprocess.run(
+            [*line, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            # A user's `user = true` in pip.conf goes with no target of ours.
+            env={**os.environ, "PIP_USER": "0"},
+        )
+    except OSError as error:
+        raise RigError(f"{python} does not run ({error.strerror})") from None
     if done.returncode != 0:
         raise RigError(last_error(done.stderr))
 

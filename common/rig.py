@@ -1,129 +1,19 @@
-"""Rig: the grammar and meaning of a rig's tpu.env."""
+"""Rig: what the settings in a rig's tpu.env mean."""
 
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common import grammar, values
 from common.errors import RigError, did_you_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "tpu.env"
 NAME = re.compile(r"[a-z0-9]+-[a-z0-9]+-[a-z0-9]+-[a-z0-9]+-[a-z0-9_]+")
-LINE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
-# What reads the same in make, docker compose, bash and Python.
-SAFE_VALUE = re.compile(r"[A-Za-z0-9._/:+,=@-]*")
-SPEC_TYPES = (
-    "draft-simple",
-    "draft-eagle3",
-    "draft-mtp",
-    "draft-dflash",
-    "draft-dspark",
-    "ngram-simple",
-    "ngram-map-k",
-    "ngram-map-k4v",
-    "ngram-mod",
-    "ngram-cache",
-)
-TUNE_FOR = ("chat", "documents", "many")
-TUNE_LEVERS = ("draft", "types", "p-min", "batch", "kv-layout", "kv-type")
-ENGINES = ("embedded", "source")
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-Parser = Callable[[str], Any]
-
-
-def _text(value: str) -> str:
-    return value
-
-
-def _whole(low: int, high: int) -> Parser:
-    def parse(value: str) -> int:
-        if not re.fullmatch(r"\d+", value) or not low <= int(value) <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(value)
-
-    return parse
-
-
-def _one_of(*names: str) -> Parser:
-    def parse(value: str) -> str:
-        if value not in names:
-            raise ValueError(f"one of {', '.join(names)}")
-        return value
-
-    return parse
-
-
-def _some_of(*names: str) -> Parser:
-    def parse(value: str) -> tuple[str, ...]:
-        parts = tuple(value.split(","))
-        if not set(parts) <= set(names):
-            raise ValueError(f"some of {', '.join(names)}, joined by commas")
-        return parts
-
-    return parse
-
-
-def _numbers(value: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d+(,\d+)*", value):
-        raise ValueError("whole numbers joined by commas, such as 1,2,3")
-    return tuple(int(part) for part in value.split(","))
-
-
-def _shares(value: str) -> tuple[float, ...]:
-    try:
-        parts = tuple(float(part) for part in value.split(","))
-    except ValueError:
-        parts = ()
-    if not parts or not all(0 < part < 1 for part in parts):
-        raise ValueError("shares between 0 and 1 joined by commas, such as 0.5,0.6")
-    return parts
-
-
-def _share(value: str) -> float:
-    parts = _shares(value)
-    if len(parts) > 1:
-        raise ValueError("one share between 0 and 1, such as 0.5")
-    return parts[0]
-
-
-def _list(value: str) -> tuple[str, ...]:
-    return tuple(part for part in value.split(",") if part)
-
-
-def _two(value: str) -> tuple[str, ...]:
-    parts = _list(value)
-    if len(parts) != 2:
-        raise ValueError("two arms joined by a comma, such as none,n=2")
-    return parts
-
-
-def _spec_type(value: str) -> str:
-    for part in value.split(","):
-        if part not in SPEC_TYPES:
-            hint = did_you_mean(part, SPEC_TYPES)
-            known = ", ".join(SPEC_TYPES)
-            raise ValueError(f"llama.cpp draft types ({known}){hint and '; ' + hint}")
-    return value
-
-
-def _spec_types(value: str) -> tuple[str, ...]:
-    return tuple(_spec_type(part.replace("+", ",")) for part in value.split(","))
-
-
-def _digest(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{16,64}", value):
-        raise ValueError("a SHA-256 in lower-case hex, or at least its first 16 digits")
-    return value
-
-
-def _relative_or_absolute(value: str) -> str:
-    if ".." in Path(value).parts:
-        raise ValueError("a file name, or an absolute path, without '..'")
-    return value
 
 
 def needs_drafter(spec_type: str) -> bool:
@@ -134,7 +24,7 @@ def needs_drafter(spec_type: str) -> bool:
 _WANTED = object()
 
 
-def _key(parse: Parser, default: object = _WANTED, *, group: str) -> Any:
+def _key(parse: grammar.Parser, default: object = _WANTED, *, group: str) -> Any:
     """A tpu.env key. Empty means absent; a key without default must be given.
 
     group: what it is for: serve (it changes how a model is served), files, build, card, address,
@@ -157,111 +47,119 @@ class Rig:
     folder: Path
     overridden: tuple[str, ...] = ()
     """keys that came from the environment instead of the file"""
+    changed: tuple[str, ...] = ()
+    """those of them whose value in the file is another"""
+    unheeded: tuple[str, ...] = ()
+    """what the environment holds under a key's name and is no setting, such as HOST=my-laptop"""
 
-    backend: str = _key(_one_of("cuda", "cpu"), group="card")
-    gpu_name: str | None = _key(_text, None, group="card")
+    backend: str = _key(grammar.one_of("cuda", "cpu"), group="card")
+    gpu_name: str | None = _key(grammar.plain, None, group="card")
     """part of the card's name as NVML gives it, with _ for a space"""
-    model: str = _key(_relative_or_absolute, group="files")
-    model_hf: str | None = _key(_text, None, group="files")
-    model_hf_revision: str | None = _key(_text, None, group="files")
-    model_package: str | None = _key(_text, None, group="files")
-    model_sha256: str | None = _key(_digest, None, group="files")
-    spec_type: str | None = _key(_spec_type, None, group="serve")
-    spec_draft_model: str | None = _key(_relative_or_absolute, None, group="files")
-    spec_draft_hf: str | None = _key(_text, None, group="files")
-    spec_draft_hf_revision: str | None = _key(_text, None, group="files")
-    spec_draft_sha256: str | None = _key(_digest, None, group="files")
-    spec_draft_n_max: int | None = _key(_whole(1, 64), None, group="serve")
-    spec_draft_p_min: float | None = _key(_share, None, group="serve")
+    model: str = _key(values.model_file, group="files")
+    model_hf: str | None = _key(grammar.plain, None, group="files")
+    model_hf_revision: str | None = _key(grammar.plain, None, group="files")
+    model_package: str | None = _key(values.package, None, group="files")
+    model_sha256: str | None = _key(grammar.digest, None, group="files")
+    spec_type: str | None = _key(grammar.spec_type, None, group="serve")
+    spec_draft_model: str | None = _key(values.model_file, None, group="files")
+    spec_draft_hf: str | None = _key(grammar.plain, None, group="files")
+    spec_draft_hf_revision: str | None = _key(grammar.plain, None, group="files")
+    spec_draft_sha256: str | None = _key(grammar.digest, None, group="files")
+    spec_draft_n_max: int | None = _key(grammar.whole(1, 64), None, group="serve")
+    spec_draft_p_min: float | None = _key(grammar.share, None, group="serve")
     """a draft ends before a token that the drafter holds less likely than this"""
-    spec_synth_rates: tuple[float, ...] = _key(_shares, (), group="serve")
+    spec_synth_rates: tuple[float, ...] = _key(grammar.shares, (), group="serve")
     """for each position of a draft, how often drafts are accepted that far, whatever they say; the
     reply is then not the model's"""
-    host: str = _key(_text, "127.0.0.1", group="address")
-    port: int = _key(_whole(1, 65535), group="address")
-    ctx_size: int = _key(_whole(256, 10_000_000), group="serve")
-    threads: int | None = _key(_whole(1, 1024), None, group="serve")
-    n_gpu_layers: int | None = _key(_whole(0, 9999), None, group="serve")
-    cache_type_k: str = _key(_one_of(*CACHE_TYPES), "f16", group="serve")
-    cache_type_v: str = _key(_one_of(*CACHE_TYPES), "f16", group="serve")
-    flash_attn: str = _key(_one_of("0", "1", "auto"), "1", group="serve")
-    reasoning: str = _key(_one_of("on", "off", "auto"), "off", group="serve")
-    chat_template: str = _key(_one_of("own", "none"), "own", group="serve")
+    host: str = _key(grammar.address, "127.0.0.1", group="address")
+    port: int = _key(grammar.whole(1, 65535), group="address")
+    cors_origins: str = _key(grammar.origin, "localhost", group="address")
+    """whose web pages may read replies: those of this host, or of one origin"""
+    ctx_size: int = _key(grammar.whole(256, 10_000_000), group="serve")
+    threads: int | None = _key(grammar.whole(1, 1024), None, group="serve")
+    n_gpu_layers: int | None = _key(grammar.whole(0, 9999), None, group="serve")
+    cache_type_k: str = _key(grammar.one_of(*grammar.CACHE_TYPES), "f16", group="serve")
+    cache_type_v: str = _key(grammar.one_of(*grammar.CACHE_TYPES), "f16", group="serve")
+    flash_attn: str = _key(grammar.one_of("0", "1", "auto"), "1", group="serve")
+    reasoning: str = _key(grammar.one_of("on", "off", "auto"), "off", group="serve")
+    chat_template: str = _key(grammar.one_of("own", "none"), "own", group="serve")
     """the model file's own; or none, for a base model: it goes on with the text as it was sent"""
-    parallel: int | None = _key(_whole(1, 256), None, group="serve")
-    kv_unified: str | None = _key(_one_of("0", "1"), None, group="serve")
-    batch_size: int | None = _key(_whole(1, 65536), None, group="serve")
+    parallel: int | None = _key(grammar.whole(1, 256), None, group="serve")
+    kv_unified: str | None = _key(grammar.one_of("0", "1"), None, group="serve")
+    batch_size: int | None = _key(grammar.whole(1, 65536), None, group="serve")
     """tokens handed to the model together, at most (llama-server's -b)"""
-    ubatch_size: int | None = _key(_whole(1, 65536), None, group="serve")
+    ubatch_size: int | None = _key(grammar.whole(1, 65536), None, group="serve")
     """tokens computed in one pass, at most (llama-server's -ub)"""
-    engine: str = _key(_one_of(*ENGINES), "source", group="build")
+    engine: str = _key(grammar.one_of(*grammar.ENGINES), "source", group="build")
     """llama.cpp's server out of a package, or compiled here from its source; a container always has
     the engine it was built with"""
-    llama_cpp_repository: str = _key(_text, "https://github.com/ggml-org/llama.cpp", group="build")
-    llama_cpp_commit: str | None = _key(_text, None, group="build")
-    llama_cpp_release: str = _key(_text, "11434.0.0", group="build")
+    llama_cpp_repository: str = _key(
+        values.repository, "https://github.com/ggml-org/llama.cpp", group="build"
+    )
+    llama_cpp_commit: str | None = _key(values.commit, None, group="build")
+    llama_cpp_release: str = _key(values.version, "11434.0.0", group="build")
     llama_cpp_release_sha256: str = _key(
-        _digest,
+        grammar.digest,
         "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45",
         group="build",
     )
-    cuda_version: str | None = _key(_text, None, group="build")
-    cuda_architectures: tuple[str, ...] = _key(_list, (), group="build")
-    cmake_extra: tuple[str, ...] = _key(_list, (), group="build")
-    builds_engine: str | None = _key(_one_of(*ENGINES), None, group="builds")
-    builds_cuda_version: str | None = _key(_text, None, group="builds")
-    builds_cuda_architectures: tuple[str, ...] = _key(_list, (), group="builds")
-    builds_cmake_extra: tuple[str, ...] = _key(_list, (), group="builds")
+    cuda_version: str | None = _key(grammar.version, None, group="build")
+    cuda_architectures: tuple[str, ...] = _key(grammar.listed, (), group="build")
+    cmake_extra: tuple[str, ...] = _key(grammar.listed, (), group="build")
+    builds_engine: str | None = _key(grammar.one_of(*grammar.ENGINES), None, group="builds")
+    builds_cuda_version: str | None = _key(grammar.version, None, group="builds")
+    builds_cuda_architectures: tuple[str, ...] = _key(grammar.listed, (), group="builds")
+    builds_cmake_extra: tuple[str, ...] = _key(grammar.listed, (), group="builds")
     """the other build that `builds` compares with the rig's own; empty: as in the rig's own"""
-    speed_n_max: tuple[int, ...] = _key(_numbers, (), group="speed")
-    speed_spec_types: tuple[str, ...] = _key(_spec_types, (), group="speed")
+    speed_n_max: tuple[int, ...] = _key(grammar.numbers, (), group="speed")
+    speed_spec_types: tuple[str, ...] = _key(grammar.spec_types, (), group="speed")
     """draft types that `speed` compares; + joins types that work together"""
-    longctx_depths: tuple[int, ...] = _key(_numbers, (), group="longctx")
-    longctx_n_max: tuple[int, ...] = _key(_numbers, (), group="longctx")
-    longctx_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longctx")
-    longctx_doc: str | None = _key(_text, None, group="longctx")
-    longctx_doc_sha256: str | None = _key(_digest, None, group="longctx")
-    sweep_parallel: int | None = _key(_whole(1, 256), None, group="sweep")
-    sweep_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="sweep")
+    longctx_depths: tuple[int, ...] = _key(grammar.numbers, (), group="longctx")
+    longctx_n_max: tuple[int, ...] = _key(grammar.numbers, (), group="longctx")
+    longctx_ctx_size: int | None = _key(grammar.whole(256, 10_000_000), None, group="longctx")
+    longctx_doc: str | None = _key(grammar.plain, None, group="longctx")
+    longctx_doc_sha256: str | None = _key(grammar.digest, None, group="longctx")
+    sweep_parallel: int | None = _key(grammar.whole(1, 256), None, group="sweep")
+    sweep_ctx_size: int | None = _key(grammar.whole(256, 10_000_000), None, group="sweep")
     sweep_prompts: tuple[str, ...] = _key(
-        _some_of("mixed", "repeat"), ("mixed", "repeat"), group="sweep"
+        grammar.some_of("mixed", "repeat"), ("mixed", "repeat"), group="sweep"
     )
-    sweep_loop_s: int | None = _key(_whole(1, 3600), 60, group="sweep")
-    """in a closed loop (`sweep`, `longmixed`), no request is sent after so many seconds; empty: no
+    sweep_loop_s: int = _key(grammar.whole(0, 3600), 60, group="sweep")
+    """in a closed loop (`sweep`, `longmixed`), no request is sent after so many seconds; 0: no
     closed loop"""
-    goodput_ttft_ms: int | None = _key(_whole(1, 3_600_000), 2000, group="load")
-    goodput_tpot_ms: int | None = _key(_whole(1, 3_600_000), 200, group="load")
+    goodput_ttft_ms: int = _key(grammar.whole(0, 3_600_000), 2000, group="load")
+    goodput_tpot_ms: int = _key(grammar.whole(0, 3_600_000), 200, group="load")
     """goodput counts the requests within these limits, by default MLPerf Inference's (Llama 2 70B,
-    server); empty: no limit"""
-    stream_gaps: str | None = _key(_one_of("0", "1"), None, group="measure")
+    server); 0: no limit"""
+    stream_gaps: str = _key(grammar.one_of("0", "1"), "0", group="measure")
     """1: when measuring, the client reads every chunk as it comes, for the gaps between them; this
     costs processor time"""
-    longmixed_parallel: int | None = _key(_whole(1, 256), None, group="longmixed")
-    longmixed_ctx_size: int | None = _key(_whole(256, 10_000_000), None, group="longmixed")
-    accuracy_arms: tuple[str, ...] = _key(_two, (), group="accuracy")
+    longmixed_parallel: int | None = _key(grammar.whole(1, 256), None, group="longmixed")
+    longmixed_ctx_size: int | None = _key(grammar.whole(256, 10_000_000), None, group="longmixed")
+    accuracy_arms: tuple[str, ...] = _key(grammar.two, (), group="accuracy")
     """the two arms that `accuracy` compares (common/kinds/accuracy/plan.py); empty: none and the
     rig itself"""
-    accuracy_parallel: int = _key(_whole(1, 256), 1, group="accuracy")
+    accuracy_parallel: int = _key(grammar.whole(1, 256), 1, group="accuracy")
     """questions asked at once"""
-    accuracy_limit: int | None = _key(_whole(1, 1_000_000), None, group="accuracy")
+    accuracy_limit: int | None = _key(grammar.whole(1, 1_000_000), None, group="accuracy")
     """only the first so many questions of each test"""
-    repack_hf: str | None = _key(_text, None, group="repack")
+    repack_hf: str | None = _key(grammar.plain, None, group="repack")
     """the checkpoint that `repack` makes the drafter of"""
-    repack_hf_revision: str | None = _key(_text, None, group="repack")
-    formats_extra: tuple[str, ...] = _key(_list, (), group="formats")
+    repack_hf_revision: str | None = _key(grammar.plain, None, group="repack")
+    formats_extra: tuple[str, ...] = _key(values.model_files, (), group="formats")
     """drafter files that `formats` compares beside the rig's own in three formats"""
     cost_shape: str | None = _key(
-        _one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None, group="cost"
+        grammar.one_of("e2b", "e4b", "12b", "26b", "31b", "tiny"), None, group="cost"
     )
     """the pair that `cost` measures: a model's layer sizes, or the known-answer pair"""
-    cost_accept: tuple[float, ...] = _key(_shares, (0.5, 0.6, 0.7), group="cost")
+    cost_accept: tuple[float, ...] = _key(grammar.shares, (0.5, 0.6, 0.7), group="cost")
     """how likely `cost` takes a drafted token to be right, given that those before it were"""
 
-    tune_for: str = _key(_one_of(*TUNE_FOR), "chat", group="tune")
+    tune_for: str = _key(grammar.one_of(*grammar.TUNE_FOR), "chat", group="tune")
     """the workload that `tune` finds the best setting for"""
-    tune_n_max: int = _key(_whole(1, 16), 4, group="tune")
+    tune_n_max: int = _key(grammar.whole(1, 16), 4, group="tune")
     """the longest draft that `tune` tries"""
-    tune_levers: tuple[str, ...] = _key(_some_of(*TUNE_LEVERS), (), group="tune")
+    tune_levers: tuple[str, ...] = _key(grammar.some_of(*grammar.TUNE_LEVERS), (), group="tune")
     """what `tune` varies, in this order; empty: what suits the rig and workload
     (common/kinds/tune/plan.py)"""
 
@@ -280,9 +178,10 @@ class Rig:
 
     @property
     def url(self) -> str:
-        # 0.0.0.0 is where a server in a container listens, not an address to call.
-        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
-        return f"http://{host}:{self.port}"
+        # Where a server listens on every address, as in a container, is no address to call.
+        every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+        host = every.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def needs_drafter(self) -> bool:
@@ -300,18 +199,32 @@ class Rig:
         """Every setting in force, as tpu.env would write it; absent ones are empty."""
         return {key: _written(getattr(self, key.lower())) for key in KEYS}
 
+    def from_outside(self) -> list[str]:
+        """What the environment changed, and what it holds that is not taken; a line each."""
+        said = []
+        if self.changed:
+            changed = ", ".join(f"{key}={self.settings()[key]}" for key in self.changed)
+            said.append(f"from the environment, not from tpu.env: {changed}")
+        if self.unheeded:
+            said.append(
+                f"in the environment, but no address, so not taken: {', '.join(self.unheeded)}"
+            )
+        return said
+
     def variant(self, changes: Mapping[str, str]) -> "Rig":
         """This rig with some settings changed, written as in tpu.env."""
-        values: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for key, value in changes.items():
-            values[key.lower()] = _parse_value(key, value, f"a change of {key}")
-        return dataclasses.replace(self, **values)
+            found[key.lower()] = _parse_value(key, value, f"a change of {key}")
+        return dataclasses.replace(self, **found)
 
 
 _FIELDS = {field.name.upper(): field for field in dataclasses.fields(Rig) if field.metadata}
 KEYS = tuple(_FIELDS)
 GROUPS: dict[str, str] = {key: field.metadata["group"] for key, field in _FIELDS.items()}
 """what each key is for"""
+WANTED = tuple(key for key, field in _FIELDS.items() if field.default is dataclasses.MISSING)
+"""keys without a default"""
 
 
 def _written(value: object) -> str:
@@ -322,19 +235,25 @@ def _written(value: object) -> str:
     return str(value)
 
 
+DEFAULTS = {key: _written(field.default) for key, field in _FIELDS.items() if key not in WANTED}
+"""of every other key, as tpu.env would write it"""
+
+
 def _parse_value(key: str, value: str, where: str) -> object:
-    field = _FIELDS[key]
-    if not SAFE_VALUE.fullmatch(value):
+    """A value as the rig has it; empty is absent, so it is the key's default."""
+    if values.holds_secret(value):
+        # Settings go into manifests and reports, and those into git. Its value is not shown.
         raise RigError(
-            f"{where}: {key}={value!r} holds a space, quote or shell character; "
-            "values may only use letters, digits and . _ / : + , = @ -"
+            f"{where}: {key} holds a user name or token in an address",
+            fix="leave it out; git, pip and the hub have places of their own for it",
         )
+    grammar.check_safe(key, value, where)
     if value == "":
-        if field.default is dataclasses.MISSING:
+        if key in WANTED:
             raise RigError(f"{where}: {key} must not be empty")
-        return () if isinstance(field.default, tuple) else None
+        return _FIELDS[key].default
     try:
-        return field.metadata["parse"](value)
+        return _FIELDS[key].metadata["parse"](value)
     except ValueError as error:
         raise RigError(f"{where}: {key}={value}: expected {error}") from None
 
@@ -344,29 +263,21 @@ def read_lines(path: Path) -> dict[str, tuple[str, int]]:
 
     Raises RigError for an unknown or duplicate key and for any other kind of line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RigError(f"{path}: cannot be read: {error}") from None
     found: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
+    for key, value, number in grammar.settings(path):
         where = f"{path}, line {number}"
-        match = LINE.fullmatch(line)
-        if not match:
-            raise RigError(f"{where}: {line!r} is not KEY=value and not a # comment")
-        key, value = match.groups()
         if key not in _FIELDS:
             raise RigError(f"{where}: unknown key {key}", fix=did_you_mean(key, KEYS))
         if key in found:
             raise RigError(f"{where}: {key} was given already on line {found[key][1]}")
+        grammar.check_safe(key, value, where)
         found[key] = (value, number)
     return found
 
 
 def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
-    """Read a rig's folder. A variable of the same name in `environ` beats the file.
+    """Read a rig's folder. A variable of the same name in `environ` beats the file; an empty one
+    is the key's default, or the file's value where there is none.
 
     Raises RigError naming file, line, key and what was expected.
     """
@@ -375,21 +286,49 @@ def load(folder: Path, environ: Mapping[str, str] = os.environ) -> Rig:
     if not path.is_file():
         rigs = ", ".join(sorted(rig.name for rig in all_rigs())) or "none"
         raise RigError(f"{folder} is not a rig: it has no {FILE}. Rigs here: {rigs}")
-    lines = read_lines(path)
-    values: dict[str, Any] = {}
-    overridden = []
-    for key, field in _FIELDS.items():
-        if key in environ:
-            overridden.append(key)
-            values[key.lower()] = _parse_value(key, environ[key], f"environment variable {key}")
-        elif key in lines:
-            value, number = lines[key]
-            values[key.lower()] = _parse_value(key, value, f"{path}, line {number}")
-        elif field.default is dataclasses.MISSING:
+    values = _in_file(path)
+    given, unheeded = _in_environment(environ)
+    changed = [key for key, value in given.items() if values.get(key) != value]
+    values.update(given)
+    for key in _FIELDS:
+        if key not in values and key in WANTED:
             raise RigError(f"{path}: {key} is missing")
-    rig = Rig(folder=folder, overridden=tuple(overridden), **values)
+    named = {key.lower(): value for key, value in values.items()}
+    rig = Rig(
+        folder=folder,
+        overridden=tuple(given),
+        changed=tuple(changed),
+        unheeded=unheeded,
+        **named,
+    )
     _check_together(rig, path)
     return rig
+
+
+def _in_file(path: Path) -> dict[str, Any]:
+    """Every key with its value in a tpu.env, or its default; a wanted one may be missing."""
+    lines = read_lines(path)
+    values = {key: _FIELDS[key].default for key in KEYS if key not in WANTED}
+    for key, (value, number) in lines.items():
+        values[key] = _parse_value(key, value, f"{path}, line {number}")
+    return values
+
+
+def _in_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Every key with its value in the environment, and what is none although it bears its name."""
+    values: dict[str, Any] = {}
+    unheeded = []
+    for key in KEYS:
+        value = environ.get(key)
+        if value is None or (value == "" and key in WANTED):
+            continue
+        try:
+            values[key] = _parse_value(key, value, f"environment variable {key}")
+        except RigError:
+            if key != "HOST":  # tcsh and conda's compilers export a name of their own
+                raise
+            unheeded.append(f"{key}={value}")
+    return values, tuple(unheeded)
 
 
 def all_rigs() -> list[Path]:

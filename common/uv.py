@@ -59,7 +59,7 @@ def run(program: Path, *arguments: str) -> None:
 
 
 def _flags(arguments: tuple[str, ...]) -> list[str]:
-    if arguments[0] == "pip" and _pip_settings().get("no-index", "0") in ("1", "true", "yes", "on"):
+    if arguments[0] == "pip" and pip_settings().get("no-index", "0") in ("1", "true", "yes", "on"):
         return ["--no-index"]  # uv has no environment variable for it
     return []
 
@@ -70,7 +70,7 @@ def environment() -> dict[str, str]:
     uv reads none of pip's settings, and whoever needs a mirror has usually told only pip. What the
     user has told uv itself stays.
     """
-    told = _pip_settings()
+    told = pip_settings()
     extra = [
         url for url in told.get("extra-index-url", "").split() if urlsplit(url).scheme != "file"
     ]
@@ -113,9 +113,9 @@ def _is_set(name: str) -> bool:
     return name in os.environ or OTHER_NAMES.get(name, name) in os.environ
 
 
-def _pip_settings() -> dict[str, str]:
-    """pip's settings for `install`, from its files and then its environment variables."""
-    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+def pip_settings(command: str = "install") -> dict[str, str]:
+    """pip's settings for a command, from its files and then its environment variables."""
+    sections: dict[str, dict[str, str]] = {"global": {}, command: {}}
     for path in _pip_files():
         parser = configparser.RawConfigParser(strict=False)
         try:
@@ -130,7 +130,7 @@ def _pip_settings() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith("PIP_") and value
     }
-    return {**sections["global"], **sections["install"], **variables}
+    return {**sections["global"], **sections[command], **variables}
 
 
 def _pip_files() -> list[Path]:
@@ -138,7 +138,7 @@ def _pip_files() -> list[Path]:
     own = os.environ.get("PIP_CONFIG_FILE")
     if own == os.devnull:
         return []
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (a user without a home is no error here)
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     shared = (os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
     files = [Path(folder) / "pip" / "pip.conf" for folder in shared if folder]

@@ -1,6 +1,7 @@
 """What every script shares: the rig argument, one line per error, exit codes."""
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -14,7 +15,16 @@ from common.rig import ROOT, Rig
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    """A line on standard output. Where that is full, nothing that runs is ended for it."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        with contextlib.suppress(OSError):
+            print(f"standard output cannot be written ({why}); going on", file=sys.stderr)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def parser(text: str | None) -> argparse.ArgumentParser:
@@ -25,9 +35,13 @@ def parser(text: str | None) -> argparse.ArgumentParser:
 
 
 def load_rig(name: str) -> Rig:
-    """The rig at this path, or of this name in the project's folder."""
+    """The rig at this path, or of this name in the project's folder. Raises RigError."""
     folder = Path(name)
-    return rig.load(folder if folder.is_dir() else ROOT / name)
+    try:
+        here = folder.is_dir() and folder.absolute()
+    except FileNotFoundError:
+        raise RigError("the folder you are in has been deleted", fix="cd to another") from None
+    return rig.load(here or ROOT / name)
 
 
 def command(verb: str, *rig: str) -> list[str]:
@@ -39,7 +53,12 @@ def command(verb: str, *rig: str) -> list[str]:
 
 
 def main(body: Callable[[], int | None]) -> None:
-    """Run a script's body: errors in one line and exit 1, Ctrl-C 130, SIGTERM 143."""
+    """Run a script's body: errors in one line and exit 1, Ctrl-C 130, SIGTERM 143.
+
+    What the system refuses (a full disk, a folder that is gone) is an error of the user's host,
+    and one line too.
+    """
+    _open_standard_files()
     signal.signal(signal.SIGTERM, _terminated)
     try:
         code = body() or 0
@@ -52,7 +71,29 @@ def main(body: Callable[[], int | None]) -> None:
     except BrokenPipeError:
         code = 141
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nothing left to write to)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(
+            f"error: {where}{error.strerror or error}; see that it is there, that this user may "
+            "use it, and that the disk has room",
+            file=sys.stderr,
+        )
+        code = 1
+        with contextlib.suppress(OSError):  # else Python says once more that it cannot write
+            sys.stdout.flush()
     sys.exit(code)
+
+
+def _open_standard_files() -> None:
+    """A daemon may have closed them, and the next file opened would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, so this one
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:

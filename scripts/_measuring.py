@@ -15,8 +15,8 @@ from common.digest import sha256
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.files import wanted
-from common.host import card, facts
-from common.measure import loop, progress, run
+from common.host import alone, card, facts, room
+from common.measure import loop, progress, resume, run
 from common.measure.journal import Card, File, Harness, Host, Measured
 from common.measure.kind import Kind, Tools
 from common.measure.plan import Plan
@@ -49,6 +49,11 @@ def measure_kind(kind: Kind, rig: Rig, out: Path | None) -> Path:
             f"{kind.name} has no quick form; leave QUICK=1 out{SHORTER.get(kind.name, '')}"
         )
     card.find(rig)  # nothing is fetched, made or compiled for a rig that cannot run
+    with alone.measuring(f"{kind.name} of {rig.name}"):
+        return _measure_alone(kind, rig, out, quick)
+
+
+def _measure_alone(kind: Kind, rig: Rig, out: Path | None, quick: bool) -> Path:
     ready: list[Engine] = []
 
     def engine(of: Rig) -> Engine:
@@ -81,14 +86,18 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
     built: what `prepare` gave, where it was called already.
     """
     built = built or prepare(loaded)
+    room.check(loaded)  # a plan may serve with a larger context than the rig itself
     start = time.monotonic()
     manifest = _manifest(loaded, plan, built)
-    resume = flag("RESUME")
-    begin = run.resume if resume else run.create
-    with begin(loaded, plan.what, manifest, out) as current:
+    again = flag("RESUME")
+    if again:
+        current = resume.resume(loaded, plan.what, manifest, out, say)
+    else:
+        current = run.create(loaded, plan.what, manifest, out)
+    with current:
         for name, text in plan.attached.items():
             (current.folder / name).write_text(text, encoding="utf-8")
-        say(f"{'continuing' if resume else 'measuring'} into {_short(current.folder)}")
+        say(f"{'continuing' if again else 'measuring'} into {_short(current.folder)}")
         known = sum(len(plan.asked(turn)) for turn, _arm in plan.blocks())
         total = plan.at_most or known
         with tqdm(total=total, unit="trial", disable=None) as bar:
@@ -110,12 +119,13 @@ def measure(loaded: Rig, plan: Plan, out: Path | None, built: Engine | None = No
             except BaseException:
                 say(f"unfinished: {_short(current.folder)}; RESUME=1 continues it")
                 raise
-        current.manifest["wall_s"] = None if resume else time.monotonic() - start
-        current.finish()
+        current.manifest["wall_s"] = None if again else time.monotonic() - start
         try:
+            current.finish()
             path = report.write(current.folder)
         except BaseException:
-            say(f"all is measured; make report RUN={_short(current.folder)} makes the report")
+            how = f"make report RUN={_short(current.folder)}" if ended(current) else "RESUME=1"
+            say(f"all is measured; {how} makes the report")
             raise
     say(report.answer(current.folder))
     say(f"report: {_short(path)}")
@@ -131,9 +141,20 @@ def with_tokenizer(loaded: Rig, built: Engine, make: Callable[[Tokenizer], Plan]
         return make(Tokenizer(loaded.url))
 
 
+def ended(current: run.Run) -> bool:
+    """Whether the disk says so."""
+    try:
+        return run.read_manifest(current.folder)["ended"] is not None
+    except RigError:
+        return False
+
+
 def _short(path: Path) -> str:
     """The path as the user would type it."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was deleted meanwhile
+        return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
@@ -153,6 +174,7 @@ def _manifest(loaded: Rig, plan: Plan, built: Engine) -> Measured:
         "card": cast(Card, found.describe()) if found else None,
         "host": cast(Host, facts.host()),
         "energy": card.energy_source(found),
+        "environment": facts.environment(),
         "wall_s": None,
     }
 

@@ -12,7 +12,7 @@ from common.engines.llamacpp.build import Engine
 from common.files import wanted
 from common.files.hub import Progress
 from common.files.wanted import Wanted
-from common.host import card
+from common.host import card, room
 from common.rig import Rig
 from scripts._cli import say
 
@@ -37,10 +37,20 @@ def build_engine(loaded: Rig) -> Engine:
 
 def prepare(loaded: Rig) -> Engine:
     """Card, engine and files, in this order: nothing is fetched for a rig that cannot run."""
-    card.find(loaded)
+    for line in loaded.from_outside():
+        say(line)
+    take_card(loaded)
     built = build_engine(loaded)
     fetch_files(loaded)
+    room.check(loaded)
     return built
+
+
+def take_card(loaded: Rig) -> None:
+    """Find the rig's card and let every server of this process see that one only."""
+    found = card.find(loaded)
+    if found is not None and found.uuid is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = found.uuid
 
 
 def fetch_files(loaded: Rig, roles: tuple[str, ...] = wanted.ROLES) -> None:

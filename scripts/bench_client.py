@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from common import report
 from common.errors import RigError
-from common.host import facts
+from common.host import alone, facts
 from common.kinds.bench_client import plan
 from common.kinds.bench_client import report as bench_report
 from common.kinds.bench_client import summary as bench
@@ -35,7 +35,11 @@ def body() -> int:
         "host": facts.host(),
     }
     turns = [(turn, streams) for turn in range(rounds) for streams in plan.STREAMS]
-    with run.create(loaded, "bench-client", manifest) as current, plan.mock_server() as url:
+    with (
+        alone.measuring(f"bench-client of {loaded.name}"),
+        run.create(loaded, "bench-client", manifest) as current,
+        plan.mock_server() as url,
+    ):
         with tqdm(total=len(turns) * (1 + len(peers)), unit="run", disable=None) as bar:
             for turn, streams in turns:
                 for peer in (None, *peers):

@@ -8,8 +8,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from common import places, report
+from common.engines.llamacpp import jobs
 from common.errors import RigError
-from common.host import facts
+from common.host import alone, facts
 from common.kinds.bench_repack import plan
 from common.measure import run
 from scripts import _cli, _preparing
@@ -21,7 +22,7 @@ NEED = 6_000_000_000
 def body(arguments: Sequence[str] | None = None) -> int:
     parser = _cli.parser(__doc__)
     parser.add_argument("out", metavar="OUT", nargs="?", type=Path, help="folder for the run")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=jobs.usable_cores())
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args(arguments)
     if args.threads < 1 or args.rounds < 1:
@@ -50,7 +51,10 @@ def body(arguments: Sequence[str] | None = None) -> int:
             "load": round(os.getloadavg()[0], 2),
             "host": facts.host(),
         }
-        with run.create(rig, "bench-repack", manifest, args.out) as current:
+        with (
+            alone.measuring(f"bench-repack of {rig.name}"),
+            run.create(rig, "bench-repack", manifest, args.out) as current,
+        ):
             figures = plan.measure(work, built.quantize, args.threads, args.rounds)
             for line in plan.to_lines(figures):
                 current.append(run.JOURNAL, line)

@@ -84,7 +84,8 @@ take_settings() { # the tpu.env that came from the container
         if needs applies; then again="make tune APPLY=1 RUN= and the run's folder writes it (seconds)"; fi
         fail "tpu.env was changed while make $verb ran, so nothing was written; $again"
     fi
-    cp "$scratch/tpu.env" "$PWD/tpu.env.part"
+    cp -p "$PWD/tpu.env" "$PWD/tpu.env.part" # its mode stays
+    cat "$scratch/tpu.env" >"$PWD/tpu.env.part"
     mv "$PWD/tpu.env.part" "$PWD/tpu.env"
 }
 

@@ -48,6 +48,8 @@ def parser() -> Parser:
     add("-fa", choices=SWITCH, default="auto")
     add("--reasoning", choices=SWITCH, default="auto")
     add("--metrics", action="store_true")
+    add("--cors-origins", default="localhost")
+    add("--no-slots", dest="slots", action="store_false")
     add("-md", metavar="DRAFTER")
     add("--spec-type")
     add("-ngld", default="auto")
@@ -93,6 +95,9 @@ def parameters(given: argparse.Namespace, library: Any) -> Any:
         p.default_template_kwargs = {"enable_thinking": thinking}
     p.chat_template = given.chat_template
     p.endpoint_metrics = given.metrics
+    p.api_keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
+    p.cors_origins = given.cors_origins
+    p.endpoint_slots = given.slots
     p.n_parallel = given.np or AUTO_SLOTS
     p.kv_unified = given.np is None if given.kvu is None else given.kvu
     p.fit_params = given.fit == "on"

@@ -6,7 +6,6 @@ gguf_exact.py SNAPSHOT_DIR --check FILE [--json OUT.json]
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from pathlib import Path
 from tabulate import tabulate
 from tqdm import tqdm
 
+from common.engines.llamacpp import jobs
 from common.weights.checkpoint import open_checkpoint
 from common.weights.exact import KEEP_TYPES, plan, repack
 from common.weights.gguf_file import open_gguf
@@ -36,7 +36,7 @@ def body(arguments: Sequence[str] | None = None) -> None:
         metavar="PATTERN=TYPE",
         help="leave the tensors of that name unquantized, as f32, f16 or bf16",
     )
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=jobs.usable_cores())
     parser.add_argument("--check", type=Path, metavar="FILE", help="compare FILE with the snapshot")
     parser.add_argument("--json", type=Path, help="with --check: write the figures here too")
     args = parser.parse_args(arguments)

@@ -17,7 +17,9 @@ mode=${2:-build}
 which=${3:-own}
 file=$root/$rig/tpu.env
 fail() { echo "error: $*" >&2; exit 1; }
-[ -f "$file" ] || fail "$rig is not a rig: it has no tpu.env"
+# shellcheck source=scripts/tpu_env.sh
+. "$root/scripts/tpu_env.sh"
+check_settings
 
 there() { docker image inspect "$1" >/dev/null 2>&1; } # IMAGE
 
@@ -39,18 +41,13 @@ fi
 
 setting() { # KEY: its value, from the environment or from tpu.env
     other=
-    if [ "$which" = other ]; then other=$(given "BUILDS_$1"); fi
-    if [ -n "$other" ]; then echo "$other"; else given "$1"; fi
-}
-
-given() { # KEY
-    if printenv "$1"; then return; fi
-    sed -n "s/^$1=//p" "$file"
+    if [ "$which" = other ]; then other=$(stated "BUILDS_$1"); fi
+    if [ -n "$other" ]; then echo "$other"; else stated "$1"; fi
 }
 
 backend=$(setting BACKEND)
 commit=$(setting LLAMA_CPP_COMMIT)
-source=${commit:-$(setting LLAMA_CPP_RELEASE)}
+source=${commit:-$(in_force LLAMA_CPP_RELEASE)}
 tag=$source-cpu
 if [ "$backend" = cuda ]; then
     tag=$source-cuda$(setting CUDA_VERSION)-$(setting CUDA_ARCHITECTURES | tr ',' _)

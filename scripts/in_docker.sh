@@ -23,6 +23,7 @@ serving=$project-$rig-serve
 home=/opt/gemma-rigs/$rig
 inside=$home/benchmarks/runs
 runs=$root/$rig/benchmarks/runs
+file=$root/$rig/tpu.env
 scratch=
 
 fail() { echo "error: $*" >&2; exit 1; }
@@ -33,14 +34,14 @@ settings_of() { # KIND, a pattern: the names of such settings
     sed -n "s/^\([A-Z0-9_]*\)|setting|$1|.*/\1/p" "$root/scripts/lists"
 }
 
-in_force() { # KEY: the setting, from the environment or tpu.env
-    printenv "$1" || sed -n "s/^$1=//p" "$root/$rig/tpu.env"
-}
-
+# shellcheck source=scripts/tpu_env.sh
+. "$root/scripts/tpu_env.sh"
+# shellcheck source=scripts/cards.sh
+. "$root/scripts/cards.sh"
 # shellcheck source=scripts/docker_copy.sh
 . "$root/scripts/docker_copy.sh"
 
-for_card() { grep -q '^BACKEND=cuda' "$root/$rig/tpu.env" && needs card; }
+for_card() { [ "$(in_force BACKEND)" = cuda ] && needs card; }
 
 # The card is asked for first: without it nothing is built and nothing fetched. Another Docker host
 # may have one; Windows gives it to Linux as /dev/dxg.
@@ -48,7 +49,7 @@ check_card() {
     for_card || return 0
     [ -z "${DOCKER_CONTEXT:-}${DOCKER_HOST:-}${GPU_FLAGS:-}" ] || return 0
     [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || fail "$rig is for the card" \
-        "$(sed -n 's/^GPU_NAME=//p' "$root/$rig/tpu.env"), but no NVIDIA card can be used on this host;" \
+        "$(in_force GPU_NAME), but no NVIDIA card can be used on this host;" \
         "run it on the host with that card (DOCKER_CONTEXT=... make $verb), or try make demo here."
 }
 
@@ -69,31 +70,69 @@ check_docker() {
         "docker-compose-plugin (on Debian: docker-compose)"
     for_card || { GPU_FLAGS=; return 0; }
     [ -z "${GPU_FLAGS:-}" ] || return 0
-    GPU_FLAGS="--gpus all"
+    uuid=$(card_uuid "$(in_force GPU_NAME)")
+    GPU_FLAGS="--gpus ${uuid:+device=}${uuid:-all}"
     docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"' || fail "Docker has no nvidia runtime;" \
         "install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker &&" \
         "sudo systemctl restart docker; with CDI give GPU_FLAGS='--device nvidia.com/gpu=all'"
 }
 
+own_git() {
+    env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE -u GIT_COMMON_DIR -u GIT_OBJECT_DIRECTORY \
+        -u GIT_ALTERNATE_OBJECT_DIRECTORIES -u GIT_NAMESPACE -u GIT_PREFIX git -C "$root" "$@"
+}
+
+# Two measurements on one host would disturb each other: this host's lock (common/host/alone.py) is
+# held until this script ends, and no other container may measure.
+alone() {
+    for other in $(docker ps --quiet --filter label=gemma-rigs.run); do
+        if docker top "$other" -eo args 2>/dev/null |
+            grep -qE 'scripts/(measure|tune|bench_[a-z]*)\.py'; then
+            fail "the container $(docker inspect --format '{{.Name}}' "$other") is measuring;" \
+                "wait for it, or end it; two would disturb each other"
+        fi
+    done
+    [ -z "${DOCKER_CONTEXT:-}${DOCKER_HOST:-}" ] || return 0 # it is another host's
+    command -v flock >/dev/null || return 0
+    lock=${GEMMA_RIGS_LOCK:-/tmp/gemma-rigs-measuring.lock}
+    [ -e "$lock" ] || (umask 0; set -C; : >"$lock") 2>/dev/null || :
+    [ -f "$lock" ] && [ ! -L "$lock" ] && [ -r "$lock" ] || fail "the lock of this host's measurements," \
+        "$lock, cannot be used; delete it, or name another file with GEMMA_RIGS_LOCK=..."
+    exec 9<"$lock" # without the wish to make it, which /tmp refuses for another user's file
+    flock -n 9 || fail "something is being measured on this host ($lock says what);" \
+        "wait for it, or end it; two would disturb each other"
+    echo "{\"what\": \"$verb of $rig\", \"pid\": $$, \"started\": \"$(date -Iseconds)\"}" 2>/dev/null >"$lock" || :
+}
+
 # What the run directories need to know of the tree they were made from.
 harness() {
-    commit=$(git -C "$root" rev-parse HEAD 2>/dev/null) || return 0
+    # Only the project's own repository counts, not one around it, and none that a variable names.
+    top=$(own_git rev-parse --show-toplevel 2>/dev/null) || return 0
+    [ "$top" = "$(cd "$root" && pwd -P)" ] || return 0
+    commit=$(own_git rev-parse HEAD 2>/dev/null) || return 0
+    changes=$(own_git status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**') || return 0
     dirty=0
-    [ -z "$(git -C "$root" status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**')" ] || dirty=1
+    [ -z "$changes" ] || dirty=1
     echo "HARNESS_COMMIT=$commit"
     echo "HARNESS_DIRTY=$dirty"
 }
 
 digest() { docker image inspect --format "$1={{.Id}}" "$2"; } # KEY IMAGE: a line for the environment
 
-# Settings that a user gave: they go in as they are, so that they beat tpu.env there too. Only what
-# may fetch is told the token.
+# Settings that a user gave: they go in as they are, so that they beat tpu.env there too.
 settings() {
-    keys=$(settings_of '.*')
-    if needs fetches; then keys="$keys HF_TOKEN"; fi
-    for key in $keys; do
+    for key in $(settings_of '.*'); do
         if printenv "$key" >/dev/null; then echo "$key"; fi
     done
+}
+
+# Only what may fetch is told the token, and by a file: a variable would stand in the container's
+# configuration, which docker inspect shows.
+give_token() {
+    needs fetches && [ -n "${HF_TOKEN:-}" ] || return 0
+    mkdir -m 700 "$scratch/secrets"
+    (umask 077 && printf '%s' "$HF_TOKEN" >"$scratch/secrets/hf_token")
+    copy_in "$scratch/secrets" /run/secrets hf_token
 }
 
 clean_up() { # what is half made
@@ -107,6 +146,12 @@ prepare() {
     trap clean_up EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
+    case ${MODELS_DIR:-} in # a quoted ~ stays one; a relative name would be a volume's
+    '') models=${project}_models ;;
+    \~ | \~/*) models=$HOME${MODELS_DIR#\~} ;;
+    /*) models=$MODELS_DIR ;;
+    *) fail "MODELS_DIR=$MODELS_DIR: expected a path from / or ~/" ;;
+    esac
     files
     if needs RUN && [ -n "${RUN:-}" ]; then
         RUN=$(own_run "$RUN")
@@ -119,7 +164,7 @@ prepare() {
 
 create() { # [FLAG ...] IMAGE [ARGUMENT ...]: the container `container`
     half_made=1
-    # A bare name takes its value from here, so no token is written down.
+    # A bare name takes its value from here.
     { settings; harness; digest IMAGE_DIGEST "$image"; } >"$scratch/environment"
     if needs both; then
         {
@@ -132,7 +177,7 @@ create() { # [FLAG ...] IMAGE [ARGUMENT ...]: the container `container`
     # shellcheck disable=SC2086 # flags, one word each
     docker create $terminal $GPU_FLAGS --name "$container" --init --label "gemma-rigs.run=$project/$rig" \
         --cap-drop ALL --security-opt no-new-privileges --pids-limit 512 --env-file "$scratch/environment" \
-        --volume "${MODELS_DIR:-${project}_models}:/models" --volume "${project}_kernels:/kernels" \
+        --volume "$models:/models" --volume "${project}_kernels:/kernels" \
         --volume "$inside" --workdir "$home" "$@" >/dev/null
     # An image run as it is (IMAGE) may hold an older tpu.env.
     copy_in "$PWD" "$home" tpu.env
@@ -140,6 +185,7 @@ create() { # [FLAG ...] IMAGE [ARGUMENT ...]: the container `container`
     if [ -d "$runs" ]; then copy_in "$runs" "$inside" .; fi
     if [ -d "$scratch/given" ]; then copy_in "$scratch" /tmp given --dereference; fi
     if [ -n "${CA_BUNDLE:-}" ]; then docker cp -q --follow-link "$CA_BUNDLE" "$container:/run/secrets/ca_bundle"; fi
+    give_token
     half_made=
     trap - INT TERM HUP
 }
@@ -170,7 +216,7 @@ mcp_server() {
         prepare
         port=$(in_force PORT)
         # Inside it listens on every address; outside only where HOST says.
-        create --publish "$(in_force HOST):$port:$port" --env HOST=0.0.0.0 --entrypoint sleep "$image" infinity
+        create --publish "$(published):$port:$port" --env HOST=0.0.0.0 --entrypoint sleep "$image" infinity
         docker start "$container" >/dev/null
     fi
     code=0
@@ -191,7 +237,9 @@ serve() {
     # HOST is where compose publishes the port, not an address inside the container. The token is for
     # the service that brings the files; compose.yaml hands it on.
     for setting in $(settings | grep -vxE 'HOST|HF_TOKEN'); do set -- "$@" --env "$setting"; done
-    export IMAGE="$image"
+    PORT=$(in_force PORT) # compose knows no tpu.env, only what compose.yaml was made of
+    export IMAGE="$image" PORT
+    if [ -n "${uuid:-}" ]; then export GPU_UUID="$uuid"; fi
     exec docker compose --project-directory "$root" --profile "$rig" "$@" "$rig"
 }
 
@@ -201,6 +249,7 @@ served() {
     return 1
 }
 
+check_settings
 check_card
 check_docker
 case $verb in
@@ -225,6 +274,7 @@ mcp_server)
     mcp_server
     ;;
 *)
+    if grep -q "^$verb|measure|" "$root/scripts/lists" || [ "$verb${RUN:-}" = tune ]; then alone; fi
     collect_left
     image=$("$root/scripts/image.sh" "$rig" name)
     if [ "$verb" = doctor ] && ! docker image inspect "$image" >/dev/null 2>&1; then

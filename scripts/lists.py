@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common import kinds
 from common.kinds.accuracy.tests import TESTS
-from common.rig import KEYS
+from common.rig import DEFAULTS, KEYS, WANTED
 from scripts import _cli
 
 FILE = Path(__file__).with_name("lists")
@@ -50,7 +50,7 @@ MORE = {
     "longctx": ",LONGCTX_DOC",
     "longmixed": ",LONGCTX_DOC",
 }
-NOT_KEYS = (*QUESTIONS, "QUICK", "RESUME", "APPLY", "RUN", "HF_ENDPOINT")
+NOT_KEYS = (*QUESTIONS, "QUICK", "RESUME", "SET_ASIDE", "APPLY", "RUN", "HF_ENDPOINT")
 
 
 def measured() -> dict[str, str]:
@@ -66,13 +66,18 @@ def needs() -> dict[str, str]:
 
 
 def text() -> str:
-    """The whole file: verb|script or measure|needs|help, KEY|setting|file, files or nothing|."""
+    """The whole file: verb|script or measure|needs|help, and
+    KEY|setting|file, files, wanted or nothing|default|."""
     told = measured()
     lines = [
         f"{verb}|{'measure' if verb in told else 'script'}|{needed}|{told.get(verb, '')}"
         for verb, needed in needs().items()
     ]
-    lines += [f"{key}|setting|{FILES.get(key, '')}|" for key in (*KEYS, *NOT_KEYS)]
+    lines += [
+        f"{key}|setting|{FILES.get(key) or ('wanted' if key in WANTED else '')}|"
+        f"{DEFAULTS.get(key, '')}|"
+        for key in (*KEYS, *NOT_KEYS)
+    ]
     return HEAD + "".join(line + "\n" for line in lines)
 
 

@@ -2,13 +2,13 @@
 known-answer pair."""
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
+from common.engines.llamacpp import jobs
 from common.errors import RigError
 from common.known import files
 from common.known.chain import DRAFTER_NAME, TARGET_NAME, make_chain
@@ -26,7 +26,7 @@ def body(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("out", type=Path, help="folder to write into")
     parser.add_argument("--shape", choices=[TINY, *SHAPES], required=True)
     parser.add_argument("--format", choices=[*FORMATS, "safetensors"], required=True)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=jobs.usable_cores())
     args = parser.parse_args(arguments)
     if args.threads < 1:
         parser.error("--threads must be 1 or more")

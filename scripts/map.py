@@ -5,7 +5,8 @@ from scripts import _cli
 
 
 def body() -> None:
-    _cli.say(str(rig_map.write(_cli.load_rig(_cli.parser(__doc__).parse_args().rig))))
+    rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
+    _cli.say(str(rig_map.write(rig, _cli.say)))
 
 
 if __name__ == "__main__":

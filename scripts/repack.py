@@ -5,7 +5,7 @@ from tqdm import tqdm
 
 from common import places
 from common.engines.llamacpp import converter
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.files import snapshot
 from common.rigs import repacking
 from common.rigs.repacking import Made
@@ -20,11 +20,13 @@ def body() -> None:
         checkpoint = snapshot.fetch(rig, tqdm.write, progress)
     tool = converter.prepare(rig, _cli.say)
     work = places.cache() / "repack" / rig.name
-    made = repacking.make(
-        checkpoint.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, _cli.say
-    )
+    with disk_says(work, "make room, or set GEMMA_RIGS_CACHE or MODELS_DIR to another folder"):
+        made = repacking.make(
+            checkpoint.folder, rig.spec_draft_model, rig.spec_draft_sha256, tool, work, _cli.say
+        )
+        recorded = repacking.record(made, checkpoint, tool)
     show(made)
-    _cli.say(f"recorded in {repacking.record(made, checkpoint, tool)}")
+    _cli.say(f"recorded in {recorded}")
 
 
 def show(made: list[Made]) -> None:

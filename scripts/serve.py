@@ -1,57 +1,52 @@
 """Serve a rig in the foreground until Ctrl-C or `make stop`."""
 
 import json
+import os
 import shlex
 import sys
 
+from common.engines import asking
 from common.engines.llamacpp import serve
 from common.engines.llamacpp.build import CONTAINER
-from common.errors import RigError
+from common.measure import progress
 from common.rig import Rig
 from common.serving import record
-from common.serving.process import Server
+from common.serving.process import Server, how
 from scripts import _cli, _preparing
 
 
 def body() -> None:
     rig = _cli.load_rig(_cli.parser(__doc__).parse_args().rig)
-    already = record.find(rig)
-    if already:
-        raise RigError(f"{rig.name} is served already at {already.url}; stop it with make stop")
-    engine = _preparing.prepare(rig)
-    log = record.log_file(rig)
-    log.unlink(missing_ok=True)
-    _cli.say(f"starting; the log is {log}")
-    running = Server(rig, engine, log)
-    _cli.say(shlex.join(running.command))
-    recorded = False
-    try:
+    with record.serving(rig) as note:
+        log = record.log_file(rig)
+        running = Server(rig, _preparing.prepare(rig), log, started=note.started)
+        log.unlink(missing_ok=True)
+        _cli.say(f"starting; the log, in which prompts may be, is {log}")
+        _cli.say(shlex.join(running.command))
         with running:
-            assert running.process is not None
-            record.record(rig, running.process.pid)
-            recorded = True
+            note.ready()
             introduce(rig, running)
-            if CONTAINER.is_file():  # Docker keeps the log
-                code = running.follow(sys.stdout.buffer.write)
-            else:
-                code = running.process.wait()
+            code = running.follow(sys.stdout.buffer.write if docker_keeps_the_log() else None)
             if code not in serve.ORDERLY:
-                raise running.death("llama-server has ended by itself")
-    finally:
-        if recorded:  # a second serve that found the port taken must not forget the first
-            record.forget(rig)
+                raise running.death(f"llama-server has ended by itself, {how(code)}")
     _cli.say("stopped")
+
+
+def docker_keeps_the_log() -> bool:
+    """Whether what is said here goes to Docker, not into a background job's file without end."""
+    return CONTAINER.is_file() and progress.VARIABLE not in os.environ
 
 
 def introduce(rig: Rig, running: Server) -> None:
     """What a user needs next: the address, a line to try, and whether the drafter works."""
-    properties = serve.properties(rig.url)
+    several, _context = serve.slots(rig.url)
     _cli.say(f"ready after {running.ready_s:.1f} s: {rig.url}/v1 (OpenAI API), model {rig.model}")
     if serve.has_page(rig.url):
         _cli.say(f"chat in a browser: {rig.url}/")
     request = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
-    _cli.say(f"try: curl {rig.url}/v1/chat/completions -d {shlex.quote(json.dumps(request))}")
-    _cli.say(f"slots: {properties.get('total_slots', 'unknown')}, context: {rig.ctx_size} tokens")
+    key = f' -H "Authorization: Bearer ${asking.KEY}"' if asking.key() else ""
+    _cli.say(f"try: curl {rig.url}/v1/chat/completions{key} -d {shlex.quote(json.dumps(request))}")
+    _cli.say(f"slots: {several or 'unknown'}, context: {rig.ctx_size} tokens")
     check = running.check
     if not rig.drafts:
         _cli.say("drafter: none")

@@ -25,7 +25,7 @@ def stay_with_the_first_choice() -> None:
     try:
         record = json.loads((ROOT / ".venv" / ".ready").read_text())
         base, version = record["base"], record["python"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
     if version != sys.implementation.cache_tag and os.access(base, os.X_OK):
         os.environ["BASE_PYTHON"] = base

@@ -11,8 +11,8 @@ def body() -> None:
     _cli.say(shlex.join(serve.command(rig, "llama-server")))
     extra = serve.command(rig, "", measuring=True)[len(serve.command(rig, "")) :]
     _cli.say(f"# when measuring also: {shlex.join(extra)}")
-    for key in rig.overridden:
-        _cli.say(f"# {key} comes from the environment, not from tpu.env")
+    for line in rig.from_outside():
+        _cli.say(f"# {line}")
 
 
 if __name__ == "__main__":

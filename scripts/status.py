@@ -1,7 +1,5 @@
 """Say whether the rig is being served, and how its drafter does. Exit 3 if it is not."""
 
-import time
-
 from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.serving import record
@@ -14,7 +12,10 @@ def body() -> int:
     if found is None:
         _cli.say(f"{rig.name} is not being served; start it with make serve")
         return 3
-    minutes = (time.time() - found.created) / 60
+    if not found.ready:
+        _cli.say(f"{rig.name} is starting: process {found.pid or found.script}, log {found.log}")
+        return 3
+    minutes = found.served_s / 60
     _cli.say(f"{rig.name}: process {found.pid}, for {minutes:.0f} min, log {found.log}")
     if not serve.healthy(found.url):
         raise RigError(f"{found.url} does not answer", fix="see the log, or make stop")

@@ -10,8 +10,7 @@ def body() -> None:
     if found is None:
         _cli.say(f"{rig.name} is not being served")
         return
-    _cli.say(f"stopped process {found.pid} in {record.stop(found):.1f} s")
-    record.forget(rig)
+    _cli.say(f"stopped process {found.pid or found.script} in {record.stop(found):.1f} s")
 
 
 if __name__ == "__main__":

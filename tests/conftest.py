@@ -1,6 +1,7 @@
 """Fixtures: a rig in a temporary folder, the fake llama-server, and the real engine."""
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ from common import rig
 from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
+from common.host import alone
 from common.known import chain, files
 from common.rig import ROOT, Rig
 from scripts import _cli, lists
@@ -61,6 +63,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return file if file in TOGETHER else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_lock(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Measurements of tests are none of this host's."""
+    os.environ[alone.VARIABLE] = str(tmp_path_factory.mktemp("lock") / "measuring.lock")
 
 
 @pytest.fixture(autouse=True)
@@ -120,24 +128,28 @@ def fake_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake as a program that can be started like llama-server."""
     program = tmp_path_factory.mktemp("fake") / "llama-server"
     fake = ROOT / "tests" / "helpers" / "fake_llama_server.py"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{fake}" "$@"\n')
+    # A server is told little of the environment, so the settings lie beside the program.
+    settings = f'[ ! -f "{program}.settings" ] || . "{program}.settings"'
+    program.write_text(f'#!/bin/sh\n{settings}\nexec "{sys.executable}" -S "{fake}" "$@"\n')
     program.chmod(0o755)
     return program
 
 
 @pytest.fixture
-def fake(fake_program: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine]:
+def fake(fake_program: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Engine]]:
     """Call with FAKE_ settings to get an engine that behaves so."""
+    beside = fake_program.with_name("llama-server.settings")
 
     def make(**settings: str) -> Engine:
-        for key in [key for key in os.environ if key.startswith("FAKE_")]:
-            monkeypatch.delenv(key)
-        for key, value in settings.items():
-            monkeypatch.setenv(f"FAKE_{key.upper()}", value)
+        lines = [
+            f"export FAKE_{key.upper()}={shlex.quote(value)}\n" for key, value in settings.items()
+        ]
+        beside.write_text("".join(lines))
         monkeypatch.setenv("LLAMA_SERVER", str(fake_program))
         return Engine(fake_program, {})
 
-    return make
+    yield make
+    beside.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

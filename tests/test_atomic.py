@@ -1,10 +1,12 @@
 """Writing whole files: the old one or the new one, and nothing left over."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from common import atomic
+from common.lock import only_one
 
 
 def names(folder: Path) -> list[str]:
@@ -46,3 +48,26 @@ def test_nothing_written_is_nothing_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), atomic.part_of(tmp_path / "a"):
         pass
     assert names(tmp_path) == []
+
+
+def test_a_part_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+    other, path = tmp_path / "precious", tmp_path / "out"
+    other.write_text("precious")
+    (tmp_path / f"out.{os.getpid()}.part").symlink_to(other)
+    atomic.write(path, "new")
+    assert (path.read_text(), path.is_symlink()) == ("new", False)
+    assert other.read_text() == "precious"
+
+
+def test_a_lock_that_is_a_link_empties_nothing(tmp_path: Path) -> None:
+    other = tmp_path / "precious"
+    other.write_text("precious")
+    (tmp_path / ".lock").symlink_to(other)
+    with only_one(tmp_path / ".lock", lambda: pytest.fail("waited")):
+        assert other.read_text() == "precious"
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    with only_one(tmp_path / ".lock", lambda: pytest.fail("waited")):
+        assert names(tmp_path) == [".lock"]

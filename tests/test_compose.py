@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,9 @@ def test_every_service_is_hardened(name: str) -> None:
 
 def test_gpu_rigs_reserve_one_card() -> None:
     (device,) = COMPOSE["x-card"]["resources"]["reservations"]["devices"]
-    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    (uuid,) = device.pop("device_ids")
+    assert uuid == "${GPU_UUID:-0}"
+    assert device == {"driver": "nvidia", "capabilities": ["gpu"]}
 
 
 @pytest.fixture
@@ -125,6 +128,8 @@ def in_docker(
         "cut",
         "printenv",
         "cksum",
+        "sort",
+        "uniq",
     ):
         (tool_folder / tool).symlink_to(Path("/usr/bin") / tool)
     if docker is not None:
@@ -164,16 +169,17 @@ def test_what_the_host_lacks_is_named_with_its_fix(
     assert done.stderr.startswith("error: ")
 
 
-def use(tree: Path, tool_folder: Path, card: str | None, *arguments: str) -> str:
-    """Call use.sh in a copy, on a host with this card; what it printed."""
-    (tree / "scripts").mkdir(exist_ok=True)
-    for name in ("scripts/use.sh", "compose.yaml"):
-        (tree / name).write_bytes((ROOT / name).read_bytes())
+def use(tree: Path, tool_folder: Path, cards: str | None, *arguments: str) -> str:
+    """Call use.sh in a copy, on a host with these cards, a line each; what it printed."""
+    shutil.copytree(ROOT / "scripts", tree / "scripts", dirs_exist_ok=True)
+    if not (tree / "compose.yaml").exists():
+        shutil.copy(ROOT / "compose.yaml", tree)
     for name in RIGS:
         (tree / name).mkdir(exist_ok=True)
         (tree / name / "tpu.env").write_bytes((ROOT / name / "tpu.env").read_bytes())
-    if card is not None:
-        (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{card}'\n")
+    if cards is not None:
+        lines = "".join(f"GPU-{n}-a, {card}\n" for n, card in enumerate(cards.splitlines()))
+        (tool_folder / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '{lines}'\n")
         (tool_folder / "nvidia-smi").chmod(0o755)
     done = subprocess.run(
         ["sh", str(tree / "scripts/use.sh"), *arguments],
@@ -198,7 +204,9 @@ def test_use_picks_the_rig_of_the_card(
     said = use(tmp_path, tool_folder, card)
     assert f"docker compose up now serves {name}" in said
     assert name.replace("2b", "4b") in said  # the other rig of this card is named
-    assert (tmp_path / ".env").read_text() == f"PORT=9000\nCOMPOSE_PROFILES={name}\n"
+    assert (tmp_path / ".env").read_text() == (
+        f"PORT=9000\nCOMPOSE_PROFILES={name}\nGPU_UUID=GPU-0-a\n"
+    )
 
 
 def test_use_takes_whole_words_of_the_name(tmp_path: Path, tool_folder: Path) -> None:
@@ -212,6 +220,84 @@ def test_use_without_a_fitting_card_lists_the_rigs(tmp_path: Path, tool_folder: 
     assert all(name in said for name in RIGS)
     assert not (tmp_path / ".env").exists()
     assert "is not a rig" in use(tmp_path, tool_folder, None, "no-such-rig")
+
+
+TWO = "NVIDIA GeForce GTX 1650 Ti with Max-Q Design\nNVIDIA GeForce RTX 3050 OEM"
+
+
+def test_use_lets_the_user_choose_between_two_kinds(tmp_path: Path, tool_folder: Path) -> None:
+    for cards in (TWO, "\n".join(reversed(TWO.splitlines()))):
+        said = use(tmp_path, tool_folder, cards)
+        assert said.startswith("error: cards of 2 kinds are here; name a rig: make use RIG=...")
+        assert len(said.splitlines()) == 1
+        assert all(name in said for name in RIGS if "cpu" not in name)
+        assert not (tmp_path / ".env").exists()
+    said = use(tmp_path, tool_folder, TWO, "local-llamacpp-3050oem-2b-q4_0/")
+    assert said == "docker compose up now serves local-llamacpp-3050oem-2b-q4_0\n"
+    assert "GPU_UUID=GPU-1-a\n" in (tmp_path / ".env").read_text()
+    use(tmp_path, tool_folder, TWO, "local-llamacpp-cpu-tiny-q4_0")
+    assert "GPU_UUID" not in (tmp_path / ".env").read_text()
+
+
+def test_two_cards_of_one_kind_are_no_question(tmp_path: Path, tool_folder: Path) -> None:
+    said = use(tmp_path, tool_folder, "NVIDIA GeForce RTX 3050\nNVIDIA GeForce RTX 3050")
+    assert "docker compose up now serves local-llamacpp-3050oem-2b-q4_0" in said
+    assert "GPU_UUID=GPU-0-a\n" in (tmp_path / ".env").read_text()
+
+
+def test_a_private_env_stays_private_and_a_link_a_link(tmp_path: Path, tool_folder: Path) -> None:
+    real = tmp_path / "elsewhere"
+    real.write_text("HF_TOKEN=hf_Q7zx\nCOMPOSE_PROFILES=old")
+    real.chmod(0o600)
+    (tmp_path / ".env").symlink_to(real)
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    before = os.umask(0)
+    try:
+        use(tmp_path, tool_folder, None, name)
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".env").is_symlink()
+    assert real.read_text() == f"HF_TOKEN=hf_Q7zx\nCOMPOSE_PROFILES={name}\n"
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / ".env.part").exists()
+
+
+@pytest.mark.parametrize(
+    "changed", [("8081}", "9000}"), ("gemma-rigs:11434.0.0-cpu", "gemma-rigs:1.0-cpu")]
+)
+def test_use_sees_a_compose_file_older_than_tpu_env(
+    tmp_path: Path, tool_folder: Path, changed: tuple[str, str]
+) -> None:
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    text = (ROOT / "compose.yaml").read_text()
+    assert changed[0] in text
+    (tmp_path / "compose.yaml").write_text(text.replace(*changed))
+    said = use(tmp_path, tool_folder, None, name)
+    assert f"error: compose.yaml was made before {name}/tpu.env was changed" in said
+    assert "run make compose" in said
+    assert not (tmp_path / ".env").exists()
+
+
+def test_an_image_of_a_private_checkout_can_be_read() -> None:
+    """COPY keeps modes, and the image's user is not the one who cloned."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^RUN (find .*? -exec chmod a\+rX \{\} \+) ", text, re.MULTILINE)
+    assert text.index("\nCOPY . /opt/gemma-rigs\n") < text.index(line)
+    assert line.startswith("find /opt/gemma-rigs /opt/llama.cpp ")
+
+
+def test_its_line_opens_what_is_closed(tmp_path: Path) -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^RUN (find .*? -exec chmod a\+rX \{\} \+) ", text, re.MULTILINE)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.py").touch(0o600)
+    (tmp_path / "closed" / "run").touch(0o700)
+    (tmp_path / "closed").chmod(0o700)
+    here = line.replace("/opt/gemma-rigs", str(tmp_path)).replace("/opt/llama.cpp", "")
+    subprocess.run(["sh", "-c", here], check=True)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "closed").iterdir()}
+    assert modes == {"a.py": 0o644, "run": 0o755}
+    assert (tmp_path / "closed").stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize("name", RIGS)

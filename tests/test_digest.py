@@ -1,5 +1,7 @@
 """The record of digests saves work and is never trusted for a file that has changed."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,38 @@ def test_a_spoilt_record_is_no_record(models: Path, text: str) -> None:
     path = models / "a.gguf"
     path.write_bytes(b"")
     assert digest.recorded(path) is None
+    assert digest.known(path) == EMPTY
+    assert digest.recorded(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sha256": None}, {"sha256": 7}, {"sha256": "abc"}, {"from": []}, {"revision": 1}],
+    ids=str,
+)
+def test_an_odd_entry_is_made_anew(models: Path, change: dict[str, object]) -> None:
+    """Its stamp is right, so that only what else it says is odd."""
+    path = models / "a.gguf"
+    path.write_bytes(b"")
+    digest.record(path, EMPTY)
+    record = models / digest.RECORD
+    entries = json.loads(record.read_text())
+    entries["a.gguf"] |= change
+    record.write_text(json.dumps(entries))
+    assert digest.recorded(path) is None
+    assert digest.known(path) == EMPTY
+    assert digest.recorded(path)
+    del entries["a.gguf"]["sha256"]
+    record.write_text(json.dumps(entries))
+    assert digest.recorded(path) is None
+    record.write_text("[" * 100_000)
+    assert digest.recorded(path) is None
+
+
+def test_a_record_that_is_a_pipe_is_not_waited_for(models: Path) -> None:
+    os.mkfifo(models / digest.RECORD)
+    path = models / "a.gguf"
+    path.write_bytes(b"")
     assert digest.known(path) == EMPTY
     assert digest.recorded(path)
 

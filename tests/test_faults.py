@@ -1,6 +1,7 @@
 """Faults on the way to the real engine: a proxy delays, stalls, cuts, or kills the server."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,21 @@ IN_SECOND = 4
 
 
 @pytest.fixture
-def proxied(tmp_path: Path, real_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The real engine behind the proxy."""
-    program = tmp_path / "llama-server"
-    program.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/tests/helpers/proxy_llama_server.py" "$@"\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PROXY_SERVER", str(real_engine.server))
-    monkeypatch.setenv("PROXY_ONCE", str(tmp_path / "spoilt"))
-    return Engine(program, {})
+def proxied(tmp_path: Path, real_engine: Engine) -> Callable[[str], Engine]:
+    """Call with a fault to get the real engine behind the proxy."""
+
+    def make(fault: str) -> Engine:
+        program = tmp_path / "llama-server"
+        settings = f'PROXY_SERVER="{real_engine.server}" PROXY_ONCE="{tmp_path / "spoilt"}"'
+        proxy = ROOT / "tests" / "helpers" / "proxy_llama_server.py"
+        program.write_text(
+            f"#!/bin/sh\nexport {settings} PROXY_FAULT={fault}\n"
+            f'exec "{sys.executable}" "{proxy}" "$@"\n'
+        )
+        program.chmod(0o755)
+        return Engine(program, {})
+
+    return make
 
 
 def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[dict[str, Any]]:
@@ -66,14 +72,12 @@ def measured(rig: Rig, engine: Engine, out: Path, limit_s: float = 60) -> list[d
 )
 def test_a_spoilt_request_marks_its_cell_alone(
     tiny: Rig,
-    proxied: Engine,
+    proxied: Callable[[str], Engine],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     fault: str,
     word: str,
 ) -> None:
-    monkeypatch.setenv("PROXY_FAULT", f"{fault}:{IN_SECOND}")
-    lines = measured(tiny, proxied, tmp_path / "run", 5)
+    lines = measured(tiny, proxied(f"{fault}:{IN_SECOND}"), tmp_path / "run", 5)
     assert [line["failed"] is None for line in lines] == [True, False, True]
     assert word in lines[1]["failed"]
     for line in (lines[0], lines[2]):
@@ -84,10 +88,9 @@ def test_a_spoilt_request_marks_its_cell_alone(
 
 
 def test_a_delayed_request_is_late_but_no_failure(
-    tiny: Rig, proxied: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Rig, proxied: Callable[[str], Engine], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PROXY_FAULT", f"delay:{IN_SECOND}")
-    lines = measured(tiny, proxied, tmp_path / "run")
+    lines = measured(tiny, proxied(f"delay:{IN_SECOND}"), tmp_path / "run")
     assert all(line["failed"] is None for line in lines)
     late = [[sample["ttft_ms"] > 500 for sample in line["samples"]] for line in lines]
     assert sum(map(sum, late)) == 1

@@ -188,7 +188,7 @@ def test_a_new_measurement_is_a_folder_and_a_line(
     _code, out, _err = rig_rules.make(tree, "-C", TINY, "help")
     assert re.search(r"^ +empty +how many replies are empty\?$", out, re.MULTILINE)
     _code, out, _err = rig_rules.make(tree, "-n", "-C", TINY, "empty")
-    assert "scripts/measure.py local-llamacpp-cpu-tiny-q4_0 empty" in out
+    assert 'scripts/measure.py "$RIG" empty' in out
     assert "empty|measure|card,engine,fetches|" in (tree / "scripts" / "lists").read_text()
     out = run("scripts/measure.py", str(tiny.folder), "empty", str(tmp_path / "run"))
     assert "0 of 2 replies were empty." in out

@@ -1,6 +1,7 @@
 """Targets in the image, with a docker that only notes what it is asked: arguments, and what comes
 home. tests/docker does the same on a real engine."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -91,6 +92,45 @@ def of(calls: list[str], start: str) -> list[str]:
     return [line for line in calls if line.startswith(start)]
 
 
+def test_a_measurement_is_refused_while_this_host_measures(
+    tree: Path, fake: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    settings = {"DOCKER_CONTEXT": "", "GEMMA_RIGS_LOCK": str(lock)}
+    assert call(tree, fake, "speed", CPU_RIG, **settings)[:2] == (0, "")
+    assert f"speed of {CPU_RIG}" in lock.read_text()
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        (fake / "calls").unlink()
+        code, err, calls = call(tree, fake, "speed", CPU_RIG, **settings)
+        assert code == 1
+        assert err.startswith(f"error: something is being measured on this host ({lock} says what)")
+        assert not of(calls, "create")
+        assert call(tree, fake, "doctor", CPU_RIG, **settings)[0] == 0  # which measures nothing
+        assert call(tree, fake, "speed", CPU_RIG, GEMMA_RIGS_LOCK=str(lock))[0] == 0  # elsewhere
+    lock.unlink()
+    lock.symlink_to(tmp_path / "other")
+    code, err, _calls = call(tree, fake, "speed", CPU_RIG, **settings)
+    assert (code, "cannot be used; delete it" in err) == (1, True)
+
+
+def test_a_container_that_measures_counts(tree: Path, fake: Path) -> None:
+    top = """case "$1" in
+ps) case "$*" in *gemma-rigs.run*) echo abc ;; esac ;;
+top) echo "python /opt/gemma-rigs/scripts/measure.py rig speed" ;;
+inspect) echo /gemma-rigs-mcp; exit ;;
+esac
+"""
+    program = fake / "bin" / "docker"
+    program.write_text(
+        program.read_text().replace('case "$1 ${2:-}" in', top + 'case "$1 ${2:-}" in')
+    )
+    code, err, calls = call(tree, fake, "speed", CPU_RIG)
+    assert code == 1
+    assert "the container /gemma-rigs-mcp is measuring; wait for it" in err
+    assert not of(calls, "create")
+
+
 def test_builds_puts_both_engines_into_one_image(tree: Path, fake: Path) -> None:
     code, err, calls = call(tree, fake, "builds")
     assert (code, err) == (0, "")
@@ -165,6 +205,7 @@ def test_pin_brings_the_pins_home(tree: Path, fake: Path) -> None:
     code, err, calls = call(tree, fake, "pin")
     assert (code, err) == (0, "")
     assert mine.read_text() == pinned
+    assert mine.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in mine.parent.iterdir()] == [rig.FILE]
     # The file as it is here went in: an image run as it is may hold another.
     assert "PORT=9000" in (fake / "box" / HOME / GPU_RIG / rig.FILE).read_text()
@@ -286,6 +327,120 @@ def test_a_missing_file_is_said_before_anything_is_built(
     assert call(tree, fake, "speed", **{key: value})[:2] == (0, "")
 
 
+def replace(tree: Path, old: str, new: str, name: str = GPU_RIG) -> Path:
+    file = tree / name / rig.FILE
+    assert old in file.read_text()
+    file.write_bytes(file.read_text().replace(old, new).encode())
+    return file
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "where"),
+    [
+        ("HOST=127.0.0.1\n", {}, "127.0.0.1"),
+        ("", {}, "127.0.0.1"),
+        ("HOST=\n", {}, "127.0.0.1"),
+        ("HOST=::1\n", {}, "[::1]"),
+        ("HOST=localhost\n", {}, "127.0.0.1"),
+        ("HOST=127.0.0.1\n", {"HOST": ""}, "127.0.0.1"),
+        ("HOST=127.0.0.1\n", {"HOST": "x86_64-conda-linux-gnu"}, "127.0.0.1"),
+        ("HOST=127.0.0.1\n", {"HOST": "0.0.0.0"}, "0.0.0.0"),
+    ],
+)
+def test_where_an_mcp_container_is_published(
+    tree: Path, fake: Path, line: str, environ: dict[str, str], where: str
+) -> None:
+    replace(tree, "HOST=127.0.0.1\n", line)
+    (fake / "down").touch()
+    code, err, calls = call(tree, fake, "mcp_server", **environ)
+    assert (code, err) == (0, "")
+    assert f" --publish {where}:8080:8080 " in of(calls, "create")[0]
+
+
+@pytest.mark.parametrize("value", ["127.0.0.1 --privileged -v /:/host", "$(id)", "'127.0.0.1'"])
+def test_a_host_gives_docker_no_flags(tree: Path, fake: Path, value: str) -> None:
+    replace(tree, "HOST=127.0.0.1\n", f"HOST={value}\n")
+    (fake / "down").touch()
+    code, err, calls = call(tree, fake, "mcp_server")
+    assert (code, calls) == (1, [])
+    assert "tpu.env, line " in err
+    assert len(err.splitlines()) == 1
+
+
+def test_windows_line_ends_build_the_same_image(tree: Path, fake: Path) -> None:
+    _code, _err, calls = call(tree, fake, "speed")
+    replace(tree, "\n", "\r\n")
+    assert call(tree, fake, "speed")[:2] == (0, "")
+    plain, windows = of((fake / "calls").read_text().splitlines(), "buildx build")
+    assert windows == plain
+    assert "BACKEND=cuda" in windows
+    assert "--gpus all" in of((fake / "calls").read_text().splitlines(), "create")[1]
+    assert len(of(calls, "create")) == 1
+
+
+def test_compose_is_told_the_port_of_tpu_env(tree: Path, fake: Path) -> None:
+    replace(tree, "PORT=8080", "PORT=9000")
+    note = 'printf "%s\\n" "$PORT" >"$FAKE/port"\nexit\n'
+    program = fake / "bin" / "docker"
+    program.write_text(
+        DOCKER.replace('case "$1', f'if [ "$1" = compose ]; then {note}fi\ncase "$1', 1)
+    )
+    assert call(tree, fake, "serve")[0] == 0
+    assert (fake / "port").read_text() == "9000\n"
+    assert call(tree, fake, "serve", PORT="9001")[0] == 0
+    assert (fake / "port").read_text() == "9001\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "volume"),
+    [
+        ("", "gemma-rigs_models"),
+        ("/srv/models", "/srv/models"),
+        ("~/my models", "/home/me/my models"),
+        ("~", "/home/me"),
+    ],
+)
+def test_where_models_are_on_the_docker_host(
+    tree: Path, fake: Path, given: str, volume: str
+) -> None:
+    code, err, calls = call(tree, fake, "speed", MODELS_DIR=given, HOME="/home/me")
+    assert (code, err) == (0, "")
+    assert f" --volume {volume}:/models " in of(calls, "create")[0]
+
+
+@pytest.mark.parametrize("given", ["models", "./models", "../models"])
+def test_a_relative_models_folder_is_no_volume(tree: Path, fake: Path, given: str) -> None:
+    code, err, calls = call(tree, fake, "speed", MODELS_DIR=given)
+    assert (code, err) == (1, f"error: MODELS_DIR={given}: expected a path from / or ~/\n")
+    assert not of(calls, "buildx build")
+
+
+CARDS = "GPU-a, NVIDIA GeForce RTX 3050\nGPU-b, NVIDIA GeForce GTX 1650 Ti with Max-Q Design"
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags"),
+    [
+        ({}, "--gpus device=GPU-b"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-c"}, "--gpus device=GPU-c"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-c --privileged"}, "--gpus device=GPU-b"),
+        ({"DOCKER_CONTEXT": "there"}, "--gpus all"),
+        ({"GPU_FLAGS": "--device nvidia.com/gpu=0"}, "--device nvidia.com/gpu=0"),
+    ],
+)
+def test_a_container_gets_the_rigs_card_alone(
+    tree: Path, fake: Path, environ: dict[str, str], flags: str
+) -> None:
+    smi = fake / "bin" / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\nprintf '%s\\n' '{CARDS}'\n")
+    smi.chmod(0o755)
+    script = tree / "scripts" / "in_docker.sh"  # this host has no driver
+    script.write_text(script.read_text().replace("/proc/driver/nvidia/version", str(smi)))
+    _code, err, calls = call(tree, fake, "speed", **{"DOCKER_CONTEXT": "", **environ})
+    assert err == ""
+    assert of(calls, "create")[0].startswith(f"create {flags} --name ")
+
+
 FETCH = {"fetch", "pin", "repack", "serve", "tune", "mcp_server"}
 
 
@@ -296,17 +451,22 @@ def test_the_token_goes_to_what_fetches_and_is_not_written_down(
     (tree / GPU_RIG / "benchmarks" / "runs" / "a").mkdir(parents=True)
     (fake / "pinned").write_text("")
     run = "benchmarks/runs/a" if verb in ("report", "rescore") else ""
-    _code, _err, calls = call(tree, fake, verb, GPU_RIG, run, HF_TOKEN="secret", HF_ENDPOINT="x")
-    assert "secret" not in "\n".join(calls)
+    _code, _err, calls = call(tree, fake, verb, GPU_RIG, run, HF_TOKEN="hf_Q7zx", HF_ENDPOINT="x")
+    assert "hf_Q7zx" not in "\n".join(calls)
     if verb == "serve":  # compose.yaml hands it to the service that fetches
         (line,) = of(calls, "compose --project")
         assert "--env HF_ENDPOINT" in line
         assert "HF_TOKEN" not in line
         return
     environment = (fake / "environment").read_text().splitlines()
-    assert "secret" not in "\n".join(environment)
     assert "HF_ENDPOINT" in environment
-    assert ("HF_TOKEN" in environment) == (verb in FETCH or verb in lists.measured())
+    # Not even its name: docker inspect would show the value that Docker takes for it.
+    assert "HF_TOKEN" not in environment
+    token = fake / "box" / "run" / "secrets" / "hf_token"
+    assert token.is_file() == (verb in FETCH or verb in lists.measured())
+    if token.is_file():
+        assert token.read_text() == "hf_Q7zx"
+        assert token.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")

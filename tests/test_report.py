@@ -11,6 +11,7 @@ from common import kinds, report
 from common.errors import RigError
 from common.measure import run
 from common.rig import ROOT
+from tests.helpers.runs import SPEED
 
 
 def committed() -> list[Path]:
@@ -61,7 +62,7 @@ def test_the_schema_forbids_what_it_does_not_know() -> None:
 
 
 def test_an_empty_run_has_no_report(tmp_path: Path) -> None:
-    manifest = {"what": "speed", "ended": None}
+    manifest = {**run.read_manifest(SPEED), "ended": None}
     (tmp_path / run.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(RigError, match="no finished trial"):
         report.write(tmp_path)

@@ -1,11 +1,13 @@
 """tpu.env: grammar, errors, the same reading in make, bash and Python (compose: tests/docker)."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
 import pytest
 
-from common import rig
+from common import env_file, rig
+from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.rig import ROOT
 from tests.helpers import rig_rules
@@ -118,6 +120,98 @@ def test_the_environment_beats_the_file(tmp_path: Path) -> None:
     assert (loaded.port, loaded.drafts) == (9000, False)
     assert loaded.overridden == ("SPEC_DRAFT_MODEL", "PORT")
     assert "environment variable PORT" in message(folder, {"PORT": "x"})
+
+
+@pytest.mark.parametrize("key", sorted(rig.DEFAULTS))
+def test_an_empty_key_is_its_default(tmp_path: Path, key: str) -> None:
+    """In the file and in the environment; what nobody may leave out is told in one line."""
+    folder = make(tmp_path)
+    lines = (folder / "tpu.env").read_text().splitlines()
+    others = [line for line in lines if not line.startswith((f"{key}=", "SPEC_TYPE="))]
+    absent = "\n".join([*others, "SPEC_TYPE=" if key != "SPEC_TYPE" else ""]) + "\n"
+    (folder / "tpu.env").write_text(absent)
+    wanted = rig.load(folder, {})
+    (folder / "tpu.env").write_text(f"{absent}{key}=\n" if key != "SPEC_TYPE" else absent)
+    assert rig.load(folder, {}) == wanted
+    (folder / "tpu.env").write_text("\n".join([*others, "SPEC_TYPE="]) + "\n")
+    assert rig.load(folder, {key: ""}).settings() == wanted.settings()
+    for measuring in (False, True):
+        assert None not in serve.command(wanted, "x", measuring)
+        assert "" not in serve.command(wanted, "x", measuring)
+
+
+@pytest.mark.parametrize("key", rig.WANTED)
+def test_an_empty_variable_leaves_what_the_file_says(tmp_path: Path, key: str) -> None:
+    folder = make(tmp_path)
+    assert rig.load(folder, {key: ""}) == rig.load(folder, {})
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.2", "0.0.0.0", "localhost"])
+def test_an_address_in_the_environment_is_taken_and_said(tmp_path: Path, host: str) -> None:
+    loaded = rig.load(make(tmp_path), {"HOST": host})
+    assert loaded.host == host
+    assert loaded.from_outside() == [f"from the environment, not from tpu.env: HOST={host}"]
+
+
+@pytest.mark.parametrize("host", ["x86_64-conda-linux-gnu", "my-laptop", "1.2.3.4.5", "a b", "1"])
+def test_a_name_in_the_environment_is_no_address(tmp_path: Path, host: str) -> None:
+    loaded = rig.load(make(tmp_path), {"HOST": host})
+    assert loaded.host == "127.0.0.1"
+    assert loaded.overridden == ()
+    assert loaded.from_outside() == [
+        f"in the environment, but no address, so not taken: HOST={host}"
+    ]
+
+
+def test_what_the_environment_repeats_is_not_said(tmp_path: Path) -> None:
+    loaded = rig.load(make(tmp_path), {"HOST": "127.0.0.1", "PORT": "8081", "THREADS": "2"})
+    assert loaded.overridden == ("HOST", "PORT", "THREADS")
+    assert loaded.from_outside() == ["from the environment, not from tpu.env: THREADS=2"]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("::1", "http://[::1]:8081"),
+        ("::", "http://[::1]:8081"),
+        ("0.0.0.0", "http://127.0.0.1:8081"),
+        ("192.168.0.7", "http://192.168.0.7:8081"),
+    ],
+)
+def test_the_address_to_call(tmp_path: Path, host: str, url: str) -> None:
+    assert rig.load(make(tmp_path, ("HOST=", f"HOST={host}")), {}).url == url
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "localhost,https://a.example", "evil.example", "ftp://a", "https://a/b"]
+)
+def test_only_one_origin_may_be_let_in(tmp_path: Path, origin: str) -> None:
+    text = message(make(tmp_path), {"CORS_ORIGINS": origin})
+    assert "CORS_ORIGINS" in text
+
+
+ENDS = ["\u2028", "\u2029", "\u0085", "\f", "\v", "\x1c"]
+
+
+@pytest.mark.parametrize("sign", ENDS)
+def test_only_a_line_end_ends_a_line(tmp_path: Path, sign: str) -> None:
+    folder = make(tmp_path)
+    file = folder / "tpu.env"
+    plain = rig.load(folder, {})
+    file.write_text(f"# a comment{sign}SPEC_DRAFT_P_MIN=0.5\n{file.read_text()}")
+    assert rig.load(folder, {}) == plain
+    env_file.rewrite(file, {"PORT": "9000"})
+    assert f"# a comment{sign}SPEC_DRAFT_P_MIN=0.5\n" in file.read_text()
+    assert rig.load(folder, {}) == dataclasses.replace(plain, port=9000)
+    file.write_text(file.read_text().replace("PORT=9000", f"PORT=9000{sign}"))
+    assert "shell character" in message(folder)
+
+
+def test_line_ends_of_windows_are_read(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    plain = rig.load(folder, {})
+    (folder / "tpu.env").write_bytes((folder / "tpu.env").read_bytes().replace(b"\n", b"\r\n"))
+    assert rig.load(folder, {}) == plain
 
 
 def test_settings_read_back_the_same(tmp_path: Path) -> None:

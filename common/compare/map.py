@@ -1,17 +1,16 @@
 """Map: where the drafter pays, by tokens in and requests at once, from a rig's runs."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import kinds
+from common import atomic, kinds
 from common.errors import RigError
 from common.measure import figures, page
-from common.measure.run import read_manifest
+from common.measure.run import fits, read_manifest
 from common.measure.summary import SpeedUp
-from common.report import SUMMARY
+from common.report import SUMMARY, read_summary
 from common.rig import Rig
 
 FILE = "MAP.md"
@@ -29,39 +28,54 @@ class Place:
     run: str
 
 
-def write(rig: Rig) -> Path:
+def write(rig: Rig, say: Callable[[str], object]) -> Path:
     """Write MAP.md and its figure beside the rig's runs; returns the path of MAP.md.
 
-    Takes the last finished run of each kind; a quick run only where there is no other.
-    Raises RigError if there is none at all.
+    Takes the last finished run of each kind; a quick run only where there is no other. `say` is
+    told of runs that are damaged and left out. Raises RigError if there is none at all, or if the
+    map cannot be written.
     """
     drawn = [kind.name for kind in kinds.KINDS if kind.depth_and_load]
-    runs = [found for name in drawn if (found := _latest(rig, name))]
+    latest = [found for name in drawn if (found := _latest(rig, name, say))]
+    runs = [folder for folder, _places in latest]
     if not runs:
         raise RigError(f"{rig.name} has no finished run of {', '.join(drawn)} yet; make one first")
     places = sorted(
-        (place for folder in runs for place in _places(folder)),
+        (place for _folder, found in latest for place in found),
         key=lambda place: (place.depth, place.at_once, place.arm),
     )
     home = rig.runs_folder.parent
-    figures.places(home / FIGURE, [(p.depth, p.at_once, p.up) for p in _best(places)])
     path = home / FILE
-    path.write_text(_text(rig, places, runs), encoding="utf-8")
+    try:
+        figures.places(home / FIGURE, [(p.depth, p.at_once, p.up) for p in _best(places)])
+        atomic.write(path, _text(rig, places, runs))
+    except OSError as error:
+        raise RigError(
+            f"{path} cannot be written: {error.strerror or error}",
+            fix="make room or give permission there",
+        ) from None
     return path
 
 
-def _latest(rig: Rig, kind: str) -> Path | None:
-    """The last finished run; a full one is preferred to a quick one."""
+def _latest(rig: Rig, kind: str, say: Callable[[str], object]) -> tuple[Path, list[Place]] | None:
+    """The last finished run with its places; a full one is preferred to a quick one."""
     found = []
     for folder in rig.runs_folder.glob(f"*-{kind}-*"):
-        manifest = read_manifest(folder)
-        if manifest["what"] == kind and manifest["ended"] and (folder / SUMMARY).is_file():
-            found.append((not manifest["plan"]["quick"], manifest["started"], folder))
-    return max(found)[2] if found else None
+        try:
+            manifest = read_manifest(folder)
+            if manifest["what"] != kind or not manifest["ended"]:
+                continue
+            if (folder / SUMMARY).is_file():
+                with fits(folder):
+                    places = list(_places(read_summary(folder), folder))
+                    quick = manifest["plan"]["quick"]
+                found.append((not quick, manifest["started"], folder, places))
+        except RigError as error:
+            say(f"left out: {error}")
+    return max(found, key=lambda one: one[:3])[2:] if found else None
 
 
-def _places(folder: Path) -> Iterator[Place]:
-    summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+def _places(summary: dict[str, Any], folder: Path) -> Iterator[Place]:
     if summary["what"] == "longctx":
         for row in summary["rows"]:
             if row["speed_up"]:

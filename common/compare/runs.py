@@ -120,25 +120,20 @@ def read(folder: Path) -> Evidence:
     if not manifest.get("ended"):
         raise RigError(f"{folder} is unfinished; continue it with RESUME=1, or leave it out")
     told = _summary(folder, str(what))
-    try:
+    with run.fits(folder):
         made = json.loads(json.dumps(kinds.of(what).summarise(folder)))
-        digest = hashlib.sha256((folder / run.JOURNAL).read_bytes()).hexdigest()
+        digest = hashlib.sha256(run.content(folder / run.JOURNAL)).hexdigest()
         found = Evidence(folder, manifest, made, *_history(folder, told, made), digest)
         # Asked here, so that what is missing in a manifest is found where it can be said.
         conditions.hardware(manifest)
         found.labels()
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise RigError(
-            f"{folder}: manifest and journal do not fit together "
-            f"({type(error).__name__}: {error}); bring the whole folder again"
-        ) from None
     return found
 
 
 def _summary(folder: Path, what: str) -> dict[str, Any]:
     path = folder / report.SUMMARY
     try:
-        told = dict(json.loads(path.read_text(encoding="utf-8")))
+        told = dict(run.parsed(run.content(path)))
     except (OSError, ValueError, TypeError) as error:
         raise RigError(
             f"{path} cannot be read: {error}; make it again: make report RUN={folder}"

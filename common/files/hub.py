@@ -6,14 +6,17 @@ download of 5 GB would start again from nothing.
 """
 
 import email.utils
+import errno
+import ipaddress
 import os
 import re
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -80,6 +83,7 @@ def download(remote: Remote, part: Path, say: Say, progress: Progress) -> None:
 
     Raises RigError; what has come stays in `part`, unless it cannot be of this file.
     """
+    _open(part).close()  # it is there from here on, and ours
 
     def have() -> int:
         return part.stat().st_size if part.is_file() else 0
@@ -99,7 +103,7 @@ def _patiently(attempt: Callable[[], T], say: Say, have: Callable[[], int]) -> T
             if have() > most:
                 tries, most = 0, have()
             tries += 1
-            wait = 2.0 ** (tries - 1) if error.wait is None else error.wait
+            wait = max(2.0 ** (tries - 1), error.wait or 0.0)
             if wait > LONGEST_WAIT_S:
                 raise RigError(
                     f"{error}; it asks to wait {wait:.0f} s. Run this again then"
@@ -126,10 +130,9 @@ def _look(file: HubFile) -> Remote:
     try:
         url = hf_hub_url(file.repo, file.name, revision=file.revision, endpoint=address)
         found = get_hf_file_metadata(url, token=secret or False, endpoint=address)
+        commit = full_commit(found.commit_hash)
         # The bytes are asked for by commit: a branch may move between two tries.
-        url = hf_hub_url(
-            file.repo, file.name, revision=found.commit_hash or file.revision, endpoint=address
-        )
+        url = hf_hub_url(file.repo, file.name, revision=commit or file.revision, endpoint=address)
     except HfHubHTTPError as error:
         headers = error.response.headers
         _refuse(file, error.response.status_code, dict(headers.items()))
@@ -139,13 +142,18 @@ def _look(file: HubFile) -> Remote:
             f"{where} cannot be asked for: {_cause(error)}; check the network, HF_ENDPOINT and "
             f"{file.key}_HF"
         ) from None
-    if not found.size:
+    if not found.size or found.size < 0:
         raise RigError(
             f"{where}: the server does not say how long the file is, so it is no hub; "
             "check HF_ENDPOINT"
         )
     digest = found.etag if re.fullmatch(r"[0-9a-f]{64}", found.etag or "") else None
-    return Remote(file, url, found.size, found.commit_hash, digest)
+    return Remote(file, url, found.size, commit, digest)
+
+
+def full_commit(said: object) -> str | None:
+    """A commit as a hub gives it, if it is one: it comes to be a setting and a folder's name."""
+    return said if isinstance(said, str) and re.fullmatch(r"[0-9a-f]{40}", said) else None
 
 
 def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
@@ -159,7 +167,7 @@ def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
             remote.url, headers=headers, auth=_Bearer(), stream=True, timeout=TIMEOUT_S
         ) as response:
             have = _start(remote, response, part, have)
-            with FileIO(part, "ab") as out:
+            with _open(part) as out:
                 _resize(out, part, have)
                 progress(name, have, remote.size)
                 for piece in response.iter_content(PIECE):
@@ -185,9 +193,32 @@ def _stream(remote: Remote, part: Path, have: int, progress: Progress) -> None:
         )
 
 
+def _open(part: Path) -> FileIO:
+    """`part` for writing at its end. Raises RigError if what is there may be another file's.
+
+    In a shared folder anyone may leave a link of that name; what it leads to is not written to.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    fix = "remove it, then run this again"
+    try:
+        out = FileIO(os.open(part, flags, 0o666), "ab")
+    except OSError as error:
+        # What open says of a link, and of a pipe that nobody reads.
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise RigError(f"{part} is a link or a pipe and was not written to", fix=fix) from None
+    found = os.fstat(out.fileno())
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        out.close()
+        raise RigError(f"{part} is not a file of its own and was not written to", fix=fix)
+    return out
+
+
 def _start(remote: Remote, response: requests.Response, part: Path, have: int) -> int:
     """Check status and headers; returns the offset at which this answer's bytes begin."""
     file = remote.file
+    if response.status_code == 416 and have:
+        _start_again(file, part)
     _refuse(file, response.status_code, dict(response.headers.items()))
     if response.headers.get("Content-Type", "").startswith("text/html"):
         raise RigError(
@@ -196,17 +227,26 @@ def _start(remote: Remote, response: requests.Response, part: Path, have: int) -
         )
     begin = 0
     if response.status_code == 206:
-        sent = re.match(r"bytes (\d+)-\d+/(\d+|\*)$", response.headers.get("Content-Range", ""))
+        header = response.headers.get("Content-Range", "")
+        sent = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", header, re.I)
         if not sent or int(sent[1]) != have or sent[2] not in ("*", str(remote.size)):
+            if have:
+                _start_again(file, part)
             raise RigError(
                 f"{file.name}: the server sent another part of the file than was asked for, or "
                 f"of another length than the {remote.size:,} bytes declared; check HF_ENDPOINT"
             )
         begin = have
     length = response.headers.get("Content-Length", "")
-    if length.isdigit() and begin + int(length) != remote.size:
+    if re.fullmatch(r"[0-9]{1,18}", length) and begin + int(length) != remote.size:
         _wrong_length(remote, part)
     return begin
+
+
+def _start_again(file: HubFile, part: Path) -> NoReturn:
+    """Mirrors that cannot go on where a download stopped may still send the whole file."""
+    part.unlink(missing_ok=True)
+    raise _PassingError(f"{file.name}: the server does not go on where it stopped; from the start")
 
 
 def _wrong_length(remote: Remote, part: Path) -> None:
@@ -254,11 +294,11 @@ def _refuse(file: HubFile, status: int, headers: dict[str, str]) -> None:
 
 def _retry_after(value: str) -> float | None:
     """Seconds from now; None if the header is missing or makes no sense."""
-    if value.strip().isdigit():
-        return float(value)
+    if re.fullmatch(r"[0-9]+", value.strip()):
+        return min(float(value), 1e9)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, OSError):
         return None
 
 
@@ -289,11 +329,25 @@ def endpoint() -> str:
 
 
 def token() -> str | None:
-    """HF_TOKEN. Raises RigError, without its value, if it could not go into a header."""
+    """HF_TOKEN. Raises RigError, without its value, if it could not go into a header, or if it
+    would be sent to another host unencrypted: once it was read on the way it is too late to say."""
     secret = os.environ.get("HF_TOKEN", "").strip()
     if secret and not re.fullmatch(r"[!-~]+", secret):
         raise RigError("HF_TOKEN holds a space or a character that no token has; set it again")
+    address = urlsplit(endpoint())
+    if secret and address.scheme == "http" and not _is_loopback(address.hostname or ""):
+        raise RigError(
+            f"HF_TOKEN would go to {address.netloc} unencrypted and was not sent",
+            fix="use https:// in HF_ENDPOINT, or leave the token out: HF_TOKEN= make ...",
+        )
     return secret or None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class _Bearer(AuthBase):

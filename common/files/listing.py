@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import digest, places
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.files import wanted
 from common.files.wanted import Wanted
 from common.rig import Rig
+
+AGAIN = "see that the folder can be read and that nobody moves files in it, then run this again"
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,17 @@ class Row:
 
 def of_rig(rig: Rig) -> list[Row]:
     """The rig's files. A digest is worked out where it is not on record: seconds per 5 GB."""
-    return [_of_rig(file) for file in wanted.wanted(rig)]
+    with disk_says(places.models(), AGAIN):
+        return [_of_rig(file) for file in wanted.wanted(rig)]
 
 
 def others(rig: Rig) -> list[Row]:
     """Whatever else is in the models folder; nothing is read, only what is on record is said."""
-    own = {file.path for file in wanted.wanted(rig)}
+    with disk_says(places.models(), AGAIN):
+        return _others({file.path for file in wanted.wanted(rig)})
+
+
+def _others(own: set[Path]) -> list[Row]:
     rows = []
     for path in sorted(places.models().glob("**/*")):
         hidden = any(part.startswith(".") for part in path.relative_to(places.models()).parts)
@@ -67,4 +74,4 @@ def checked(file: Wanted, sha256: Callable[[Path], str]) -> tuple[str | None, st
     except OSError as error:
         return found, f"cannot be read: {error.strerror}"
     known = wanted.judgement(file)
-    return found, f"verified, {known}" if file.sha256 else known
+    return found, f"verified, {known}" if file.is_verified else known

@@ -4,7 +4,7 @@ import re
 
 from common import digest
 from common.env_file import rewrite
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.files import hub, wanted
 from common.files.hub import Progress
 from common.files.wanted import Say, Wanted
@@ -43,7 +43,8 @@ def _is_pinned(file: Wanted) -> bool:
 
 def _pins(file: Wanted, say: Say) -> dict[str, str]:
     """The settings that pin a file that is here."""
-    sha256 = digest.known(file.path)
+    with disk_says(file.path, "mend that, then run this again"):
+        sha256 = digest.known(file.path)
     if not file.hub or file.package:
         return {f"{file.key}_SHA256": sha256}
     remote = hub.look(file.on_hub, say)

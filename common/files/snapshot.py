@@ -5,19 +5,22 @@ killed it begins again from nothing (see hub).
 """
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from common import places
 from common.digest import sha256
-from common.errors import RigError
+from common.errors import RigError, shown
 from common.files import hub
 from common.files.hub import HubFile, Progress, Remote, Say
 from common.lock import only_one
 from common.rig import Rig
 
 PATTERNS = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model")
+# It becomes a path in the cache: no way out of its folder, no hidden file.
+SAFE_NAME = re.compile(r"(?:(?!\.)[\w.+-]{1,120}/){0,4}(?!\.)[\w.+-]{1,120}")
 SPARE = 2**30
 LOCK = ".lock"
 
@@ -73,13 +76,24 @@ def _listed(repository: str, revision: str | None) -> tuple[str, list[Remote]]:
             f"{repository} could not be fetched: {_reason(error)}. Check the network, HF_ENDPOINT, "
             "REPACK_HF and REPACK_HF_REVISION, and HF_TOKEN if its terms must be accepted first"
         ) from None
-    commit = str(info.sha)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise RigError(
+            f"{repository}: the hub's answer makes no sense", fix="check HF_ENDPOINT"
+        ) from None
+    commit = hub.full_commit(info.sha)
+    if commit is None:
+        raise RigError(f"{repository}: the hub names no commit", fix="check HF_ENDPOINT")
     files = []
     for found in info.siblings or ():
         name = found.rfilename
         if not any(Path(name).match(pattern) for pattern in PATTERNS):
             continue
-        if found.size is None:
+        if not SAFE_NAME.fullmatch(name):
+            raise RigError(
+                f"{repository} lists {shown(name)}, which is no file of a checkpoint",
+                fix="check HF_ENDPOINT",
+            )
+        if type(found.size) is not int or found.size < 0:
             raise RigError(f"{repository}: the hub does not say how long {name} is")
         file = HubFile(repository, name, commit, "REPACK", "REPACK_HF", "GEMMA_RIGS_CACHE")
         url = hf_hub_url(repository, name, revision=commit, endpoint=endpoint)
@@ -94,7 +108,6 @@ def _bring(remote: Remote, path: Path, say: Say, progress: Progress) -> None:
         return
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    part.touch()
     hub.download(remote, part, say, progress)
     if remote.sha256 and (found := sha256(part)) != remote.sha256:
         part.unlink()

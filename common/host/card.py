@@ -1,13 +1,14 @@
 """Card: what NVML says of the card, telemetry beside a measurement, and cool-down."""
 
 import json
+import os
 import statistics
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pynvml
 
@@ -27,6 +28,16 @@ THROTTLES = {
     pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "power brake",
 }
 
+# What NVML says when a card fell off the bus, its driver is gone, or a container lost its device.
+LOST = {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_ERROR_UNKNOWN,
+}
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -38,7 +49,11 @@ class Sample:
     power_w: float | None
     memory_mib: float | None
     utilization_pct: int | None
-    throttles: tuple[str, ...]
+    throttles: tuple[str, ...] | None
+
+
+class LostError(RigError):
+    """The card was there, and is no more."""
 
 
 class Card:
@@ -47,9 +62,12 @@ class Card:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.name = str(pynvml.nvmlDeviceGetName(handle))
+        uuid = _try(pynvml.nvmlDeviceGetUUID, handle)
+        self.uuid = None if uuid is None else str(uuid)
 
     def sample(self) -> Sample:
-        mask = _try(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle) or 0
+        """Raises LostError."""
+        mask = _try(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle)
         power = _try(pynvml.nvmlDeviceGetPowerUsage, self.handle)
         memory = _try(pynvml.nvmlDeviceGetMemoryInfo, self.handle)
         utilization = _try(pynvml.nvmlDeviceGetUtilizationRates, self.handle)
@@ -60,17 +78,19 @@ class Card:
             None if power is None else power / 1000,
             None if memory is None else memory.used / 2**20,
             None if utilization is None else utilization.gpu,
-            tuple(name for bit, name in THROTTLES.items() if mask & bit),
+            None if mask is None else tuple(why for bit, why in THROTTLES.items() if mask & bit),
         )
 
     def energy_j(self) -> float | None:
-        """Joules since the driver was loaded; None before Volta, or if the card is lost."""
+        """Joules since the driver was loaded; None before Volta. Raises LostError."""
         counted = _try(pynvml.nvmlDeviceGetTotalEnergyConsumption, self.handle)
         return None if counted is None else float(counted / 1000)
 
     def memory_mib(self) -> tuple[float, float]:
-        """Free and total card memory in MiB."""
-        memory = pynvml.nvmlDeviceGetMemoryInfo(self.handle)
+        """Free and total card memory in MiB. Raises RigError if it is not told."""
+        memory = _try(pynvml.nvmlDeviceGetMemoryInfo, self.handle)
+        if memory is None:
+            raise RigError(f"{self.name} does not say how much memory it has")
         return memory.free / 2**20, memory.total / 2**20
 
     def processes(self) -> list[tuple[int, bool]]:
@@ -95,10 +115,16 @@ class Card:
 
 
 def _try(call: Callable[..., Any], *arguments: Any) -> Any:
-    """The value, or None where this card or driver does not give it."""
+    """The value, or None where this card or driver does not give it. Raises LostError."""
     try:
         return call(*arguments)
-    except pynvml.NVMLError:
+    except pynvml.NVMLError as error:
+        if error.value in LOST:
+            raise LostError(
+                f"the card is lost (NVML: {error})",
+                fix="see dmesg; reset it (nvidia-smi --gpu-reset) or start the host again. What "
+                "was measured before is kept: then continue with RESUME=1",
+            ) from None
         return None
 
 
@@ -115,7 +141,8 @@ def cards() -> list[Card]:
 
 
 def find(rig: Rig) -> Card | None:
-    """The rig's card; None for a CPU rig. Raises RigError in one sentence if it is not here."""
+    """The rig's card; None for a CPU rig. Of several the first, or the one that
+    CUDA_VISIBLE_DEVICES names. Raises RigError in one sentence if it is not here."""
     if rig.backend == "cpu":
         return None
     wanted = (rig.gpu_name or "").replace("_", " ").lower()
@@ -126,10 +153,13 @@ def find(rig: Rig) -> Card | None:
         raise RigError(
             f"{rig.name} is for the card {rig.gpu_name}, but {error}; {advice}."
         ) from None
-    for card in present:
+    seen = visible(present, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+    for card in seen:
         if f" {wanted} " in f" {card.name.lower()} ":  # whole words: an L40S is no L4
             return card
-    names = ", ".join(card.name for card in present) or "none"
+    names = ", ".join(card.name for card in seen) or "none"
+    if seen != present:
+        names += f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']})"
     raise RigError(
         f"{rig.name} is for the card {rig.gpu_name}, but this host has: {names}; {advice}."
     )
@@ -145,6 +175,19 @@ def energy_source(card: Card | None) -> Source | None:
     return None if card.sample().power_w is None else "NVML power x time"
 
 
+def visible(present: list[Card], given: str) -> list[Card]:
+    """The cards that CUDA_VISIBLE_DEVICES lets CUDA see, by number or by how the UUID begins."""
+    if not given:
+        return present
+    found = []
+    for part in given.split(","):
+        for number, card in enumerate(present):
+            by_uuid = part.startswith("GPU-") and (card.uuid or "").startswith(part)
+            if part == str(number) or by_uuid:
+                found.append(card)
+    return found
+
+
 class Telemetry:
     """Readings of the card at 5 Hz into a file, one line each, and the energy that is drawn
     meanwhile, from `source`. Without a card or a source it does nothing."""
@@ -155,6 +198,8 @@ class Telemetry:
         self.source = source
         self.seen: list[tuple[float, Sample]] = []
         self._packages = Packages() if source == "RAPL package" else None
+        self._broken: RigError | None = None
+        self.ended = threading.Event()
         self._stop = threading.Event()
         self._work = self._sample if card else self._watch if self._packages else None
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
@@ -172,6 +217,20 @@ class Telemetry:
     def during(self, start: float, end: float) -> list[Sample]:
         """Samples between two `time.time()` values."""
         return [sample for when, sample in self.seen if start <= when <= end]
+
+    def check(self) -> None:
+        """Raises RigError if readings have ended: the card is lost, or they cannot be written."""
+        if self._broken:
+            raise self._broken
+
+    def throttles(self, start: float, end: float) -> list[str] | None:
+        """Why the card was slower between two `time.time()` values, read now if it was not read
+        between them; none without a card, and None if it does not say. Raises LostError."""
+        if self.card is None:
+            return []
+        read = [sample.throttles for sample in self.during(start, end) or [self.card.sample()]]
+        told = [reasons for reasons in read if reasons is not None]
+        return sorted({reason for reasons in told for reason in reasons}) if told else None
 
     def joules(self) -> float | None:
         """What the source's counter says now; None without one, or if it cannot be read."""
@@ -204,19 +263,33 @@ class Telemetry:
             self._packages.read()
 
     def _sample(self) -> None:
+        try:
+            with self.file.open("a") as file:
+                while not self._stop.wait(1 / HERTZ):
+                    self._read_into(file)
+        except RigError as error:
+            self._broken = error
+        except OSError as error:
+            self._broken = RigError(
+                f"{self.file} cannot be written: {error.strerror or error}",
+                fix="what was measured before is kept. Make room there, then continue with "
+                "RESUME=1",
+            )
+        finally:
+            self.ended.set()
+
+    def _read_into(self, file: TextIO) -> None:
         assert self.card is not None
-        with self.file.open("a") as file:
-            while not self._stop.wait(1 / HERTZ):
-                now, sample = time.time(), self.card.sample()
-                self.seen.append((now, sample))
-                file.write(json.dumps({"time": round(now, 3), **vars(sample)}) + "\n")
-                file.flush()
+        now, sample = time.time(), self.card.sample()
+        self.seen.append((now, sample))
+        file.write(json.dumps({"time": round(now, 3), **vars(sample)}) + "\n")
+        file.flush()
 
 
 def cool_down(card: Card | None, target_c: int | None) -> tuple[int | None, float]:
     """Wait until the card is within 2 C of `target_c`, at most 5 minutes.
 
-    Returns the temperature reached (None without a card) and the seconds waited.
+    Returns the temperature reached (None without a card) and the seconds waited. Raises LostError.
     """
     if card is None:
         return None, 0.0

@@ -11,11 +11,13 @@ from typing import Any
 
 import pynvml
 
+from common.engines import asking
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.host import card
 from common.rig import Rig
+from common.weights.gguf_file import UnknownTypeError
 
 SECRETS = Path("/run/secrets")
 NO_RUNTIME = (
@@ -43,13 +45,14 @@ class CardFacts:
 def read_secrets() -> None:
     """Take the optional secrets compose hands over into this process's environment.
 
-    `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests read; `ca_bundle` is
-    trusted by every client here. Empty files count as absent.
-    Raises RigError if one is there and cannot be read.
+    The first line of `api_key` becomes LLAMA_API_KEY, which llama-server and our own requests
+    read, `hf_token` HF_TOKEN; `ca_bundle` is trusted by every client here. Empty files count as
+    absent. Raises RigError if one is there and cannot be read.
     """
-    key = _secret("api_key")
-    if key:
-        os.environ["LLAMA_API_KEY"] = key
+    if keys := asking.keys(_secret("api_key")):
+        os.environ[asking.KEY] = ",".join(keys)
+    if token := _secret("hf_token"):
+        os.environ["HF_TOKEN"] = token
     if _secret("ca_bundle"):
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
             os.environ[name] = str(SECRETS / "ca_bundle")
@@ -218,7 +221,10 @@ def has_real_kernels(capability: tuple[int, int], built: list[tuple[tuple[int, i
 
 def check_memory(card: CardFacts, rig: Rig) -> None:
     """Raise RigError if the rig's files and cache do not fit the card's free memory."""
-    need = memory.need_mib(rig)
+    try:
+        need = memory.need_mib(rig)
+    except UnknownTypeError:
+        return  # llama.cpp may read it all the same, and says itself what does not fit
     if need is not None and need > card.free_mib:
         raise RigError(
             f"the {card.name} has {card.free_mib:.0f} MiB free, this rig needs about {need:.0f}: "

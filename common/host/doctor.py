@@ -6,15 +6,15 @@ import shutil
 from dataclasses import dataclass
 
 import docker
-import psutil
 
 from common import places
-from common.engines.llamacpp import build, embedded, memory
+from common.engines.llamacpp import build, embedded, memory, serve
 from common.errors import RigError
 from common.files import wanted
-from common.host import card
+from common.host import card, room
 from common.rig import Rig
 from common.serving import process
+from common.weights.gguf_file import UnknownTypeError
 
 ENGINE_GIB = {"source": 3.0, "embedded": 0.3}  # sources and objects of one build; the package
 
@@ -36,23 +36,41 @@ def ok(name: str, text: str) -> Check:
 
 def examine(rig: Rig, runner: str) -> list[Check]:
     """Every check for this rig; `runner` is host or docker."""
-    checks = [_python(), _engine(rig, runner), *_files(rig)]
+    checks = [_python(), *_settings(rig), _engine(rig, runner), *_files(rig)]
     if not build.CONTAINER.is_file():  # inside the image Docker was asked already
         checks += _docker(rig, runner)
-    checks += _card(rig)
+    checks += [*_card(rig), *_threads(rig)]
     checks += [_disk(rig), _port(rig)]
     return checks
 
 
+def _threads(rig: Rig) -> list[Check]:
+    if rig.threads is None or rig.threads <= room.processors():
+        return []
+    text = f"THREADS={rig.threads}, {room.processors()} processors can be used here"
+    return [Check("threads", "lacks", text, "lower THREADS, or leave it empty")]
+
+
 def _python() -> Check:
-    return ok("python", f"{platform.python_version()}, {os.cpu_count()} cores")
+    return ok("python", f"{platform.python_version()}, {room.processors()} cores")
+
+
+def _settings(rig: Rig) -> list[Check]:
+    fix = "unset what you did not mean"
+    return [Check("settings", "note", text, fix) for text in rig.from_outside()]
 
 
 def _engine(rig: Rig, runner: str) -> Check:
     if runner == "docker":
         return ok("engine", "comes with the image")
     try:
-        return ok("engine", build.find(rig).title)
+        found = build.find(rig)
+        if lacks := serve.lacking(found.server):
+            text = f"{found.title} has no {' and no '.join(lacks)}, which keep web pages out"
+            return Check("engine", "lacks", text, "build the pinned one: make engine")
+        return ok("engine", found.title)
+    except build.OddRecordError as error:
+        return Check("engine", "lacks", error.what, error.fix)
     except RigError:
         pass
     if os.environ.get("LLAMA_SERVER"):
@@ -120,9 +138,8 @@ def _docker_problem(state: str, error: str) -> Check:
 
 def _card(rig: Rig) -> list[Check]:
     if rig.backend == "cpu":
-        need = memory.need_mib(rig)
-        free = psutil.virtual_memory().available / 2**20
-        return [ok("card", "not needed"), _room("memory", need, free)]
+        free, _whose = room.free_mib()
+        return [ok("card", "not needed"), _room("memory", rig, free)]
     try:
         present = card.find(rig)
     except RigError as error:
@@ -133,7 +150,7 @@ def _card(rig: Rig) -> list[Check]:
     checks = [
         ok("card", f"{present.name}, compute capability {facts['compute_capability']}"),
         _driver(rig, facts["driver"], facts["cuda"]),
-        _room("card memory", memory.need_mib(rig), present.memory_mib()[0]),
+        _room("card memory", rig, present.memory_mib()[0]),
     ]
     if any(graphics for _pid, graphics in present.processes()):
         checks.append(
@@ -159,7 +176,13 @@ def _pair(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def _room(name: str, need: float | None, free: float) -> Check:
+def _room(name: str, rig: Rig, free: float) -> Check:
+    try:
+        need = memory.need_mib(rig)
+    except UnknownTypeError as error:
+        return Check(name, "note", str(error))
+    except RigError as error:
+        return Check(name, "lacks", error.what, error.fix)
     if need is None:
         return Check(name, "note", f"{free:,.0f} MiB free; need known once the files are here")
     text = f"{free:,.0f} MiB free, about {need:,.0f} needed"
@@ -192,4 +215,4 @@ def _port(rig: Rig) -> Check:
         process.check_port(rig)
     except RigError as error:
         return Check("port", "lacks", error.what, error.fix)
-    return ok("port", f"{rig.port} on {rig.host} is free")
+    return ok("port", f"{rig.port} on {rig.host} is free ({rig.url})")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-State = Literal["running", "finished", "failed", "cancelled", "lost"]
+State = Literal["running", "finished", "failed", "cancelled", "lost", "elsewhere"]
 
 
 class Configuration(BaseModel):
@@ -156,6 +156,7 @@ class RunInfo(BaseModel):
 class Runs(BaseModel):
     runs: list[RunInfo]
     total: int
+    damaged: list[str] = Field(description="runs that cannot be read, each with the reason")
 
 
 class Page(BaseModel):
@@ -202,7 +203,7 @@ class CardSample(BaseModel):
     memory_used_mib: float | None
     memory_total_mib: float
     utilization_pct: int | None
-    throttles: list[str]
+    throttles: list[str] | None = Field(description="null: the card does not say")
 
 
 class Cards(BaseModel):

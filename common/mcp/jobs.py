@@ -9,7 +9,6 @@ progress.json  its run directory and trials (the measurement)
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -23,13 +22,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-import psutil
-
 from common import atomic, kinds, places
 from common.errors import RigError
+from common.host import alone
 from common.measure import progress, run
 from common.rig import ROOT, Rig
-from common.serving import process, record
+from common.serving import identity, process, record
+from common.serving.identity import Place
 
 KINDS = tuple(kind.name for kind in kinds.KINDS if kind.of_rig)
 SERVE = "serve"
@@ -39,6 +38,7 @@ CANCEL = "cancel"
 END = "end.json"
 PROGRESS = "progress.json"
 KEPT = 100  # ended jobs of a rig whose logs are kept
+LOCK_S = 5.0  # for another start to be over
 BEGIN_S = 30.0
 # Ctrl-C first: the run then keeps its journal, and its server is stopped in order.
 WAYS_TO_END = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
@@ -47,7 +47,8 @@ TAIL_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Record:
-    """What job.json holds. `pid` is scripts/job.py, which leads a process group of its own."""
+    """What job.json holds. `pid` is scripts/job.py, which leads a process group of its own; it
+    means something in this place only."""
 
     verb: str
     rig: str
@@ -55,8 +56,16 @@ class Record:
     quick: bool
     resume: bool
     started: str
+    host: str
+    boot: str
+    namespace: str
     pid: int
-    created: float
+    ticks: int
+    """since boot, when it began"""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.host, self.boot, self.namespace)
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,31 @@ class Job:
     def id(self) -> str:
         return self.folder.name
 
+    def processes(self) -> list[int]:
+        """The processes of its group that run: scripts/job.py, the measurement, or only that.
+
+        They are told by their environment, which names this job: what a record says is not enough
+        to end a process for.
+        """
+        if self.record.place != identity.here():
+            return []
+        mine = f"/{self.folder.parent.name}/{self.id}/{PROGRESS}"
+        return [
+            pid
+            for pid in identity.group(self.record.pid)
+            if any(
+                entry.startswith(f"{progress.VARIABLE}=") and entry.endswith(mine)
+                for entry in identity.environment(pid)
+            )
+        ]
+
     @property
-    def process(self) -> psutil.Process | None:
-        """scripts/job.py, or None if it has ended."""
-        return record.process_of(self.record.pid, self.record.created)
+    def elsewhere(self) -> bool:
+        """Whether nobody here can know if it runs: on another host, or in another container."""
+        there, here = self.record.place, identity.here()
+        return there.host != here.host or (
+            there.boot == here.boot and there.namespace != here.namespace
+        )
 
     @property
     def exit_code(self) -> int | None:
@@ -85,11 +115,15 @@ class Job:
 
     @property
     def state(self) -> str:
-        """running, finished, failed, cancelled, or lost (it is gone and left no exit code)."""
-        alive = self.process is not None  # looked at first: the exit code is noted before the end
+        """running, finished, failed, cancelled, lost (it is gone and left no exit code), or
+        elsewhere (it was started on another host, or in another container, and has not ended)."""
         code = self.exit_code
-        if code is None and alive:
-            return "running"
+        if code is None:
+            if self.processes():
+                return "running"
+            if self.elsewhere:
+                return "elsewhere"
+            code = self.exit_code  # noted just before the end
         if code == 0:
             return "finished"
         if (self.folder / CANCEL).exists():
@@ -209,12 +243,14 @@ def cancel(job: Job) -> None:
 
     Raises RigError if it belongs to another user, or will not go.
     """
-    if job.process is None:
+    if job.state == "elsewhere":
+        raise RigError(f"{job.id} was started on {job.record.host}; cancel it there")
+    if not job.processes():
         return
     (job.folder / CANCEL).touch()
     for number, patience in WAYS_TO_END:
         try:
-            if job.process is not None:
+            if job.processes():
                 os.killpg(job.record.pid, number)
         except ProcessLookupError:
             return
@@ -229,9 +265,12 @@ def cancel(job: Job) -> None:
 
 def note_start(folder: Path, rig: Rig, verb: str, quick: bool, resume: bool) -> None:
     """Write job.json for the calling process."""
-    me = psutil.Process()
+    me, place = os.getpid(), identity.here()
+    begun = identity.stat(me)
+    assert begun is not None
     started = datetime.now().astimezone().isoformat(timespec="seconds")
-    record = Record(verb, rig.name, rig.port, quick, resume, started, me.pid, me.create_time())
+    where = (place.host, place.boot, place.namespace, me, begun.ticks)
+    record = Record(verb, rig.name, rig.port, quick, resume, started, *where)
     _write(folder / RECORD, asdict(record))
 
 
@@ -241,49 +280,63 @@ def note_end(folder: Path, code: int) -> None:
 
 
 def _write(path: Path, content: dict[str, object]) -> None:
-    atomic.write(path, json.dumps(content) + "\n")
+    atomic.write(path, json.dumps(content) + "\n", private=True)
 
 
 def _read_all(records: Iterator[Path]) -> list[Job]:
     found = []
     for file in records:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found.append(Job(file.parent, Record(**json.loads(file.read_text()))))
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            record = Record(**json.loads(file.read_text()))
+            kinds = {name: type(value) for name, value in asdict(record).items()}
+            if kinds == Record.__annotations__:
+                found.append(Job(file.parent, record))
     # two may have started in one second
-    return sorted(found, key=lambda job: (job.record.started, job.record.created), reverse=True)
+    return sorted(found, key=lambda job: (job.record.started, job.record.ticks), reverse=True)
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One start at a time on this host, whoever asks."""
-    folder = places.cache() / "jobs"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """One start at a time on this host, whoever asks. Raises RigError if another does not end."""
+    lock = places.private(places.cache() / "jobs") / ".lock"
+
+    def taken() -> RigError:
+        return RigError(
+            f"another start is going on (it holds {lock})",
+            fix="try again; if that lasts, end the program that holds it (fuser shows it)",
+        )
+
+    with record.alone(lock, LOCK_S, taken):
         yield
 
 
 def _check_nothing_measured(why: str) -> None:
+    """Neither by a job of this cache, nor by anything else on this host."""
     for job in running():
         if job.record.verb != SERVE:
             raise RigError(
                 f"{job.record.verb} of {job.record.rig} is being measured (job {job.id}), {why}; "
                 "wait for it (follow_job), or cancel it (cancel_job)"
             )
+    alone.check()
 
 
 def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str, str]) -> Job:
     """Start scripts/job.py in a session of its own; returns once it has written its record."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     folder = home(rig) / f"{verb}-{stamp}-{secrets.token_hex(2)}"
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        log = atomic.append(folder / LOG)
+    except OSError as error:
+        raise places.cannot_write(folder, error) from None
     _forget_old(rig)
     command = [sys.executable, str(ROOT / "scripts" / "job.py"), str(folder), verb, str(rig.folder)]
     # A job only measures: what tells a script to write into tpu.env is not handed on.
     environment = {key: value for key, value in os.environ.items() if key not in ("APPLY", "RUN")}
     environment[progress.VARIABLE] = str(folder / PROGRESS)
     environment |= {**settings, "QUICK": str(int(quick)), "RESUME": str(int(resume))}
-    with (folder / LOG).open("ab") as log:
+    with log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -308,13 +361,13 @@ def _start(rig: Rig, verb: str, quick: bool, resume: bool, settings: Mapping[str
 
 def _forget_old(rig: Rig) -> None:
     for job in of_rig(rig)[KEPT:]:
-        if job.state != "running":
+        if job.exit_code is not None or (not job.elsewhere and not job.processes()):
             shutil.rmtree(job.folder, ignore_errors=True)
 
 
 def _gone(job: Job, patience: float) -> bool:
     limit = time.monotonic() + patience
-    while job.process is not None:
+    while job.processes():
         if time.monotonic() > limit:
             return False
         time.sleep(0.05)

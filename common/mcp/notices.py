@@ -1,5 +1,6 @@
 """Notices: what an MCP tool tells its client while it works. For tools that run in a thread."""
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -17,21 +18,21 @@ def tell(context: Context, done: float, total: float | None, message: str) -> No
     anyio.from_thread.run(context.report_progress, done, total, message[:200])
 
 
-def watcher(context: Context, message: str) -> Callable[[], None]:
-    """What work that looks around now and then calls to report the seconds that have passed. It
-    ends that work if the client has cancelled the request."""
-    begin = time.monotonic()
-    return lambda: tell(context, time.monotonic() - begin, None, message)
-
-
-def meanwhile(context: Context, message: str, work: Callable[[], T]) -> T:
+def meanwhile(
+    context: Context, message: str, work: Callable[[], T], stop: threading.Event | None = None
+) -> T:
     """Do `work`, which has no steps to count, and report the seconds that have passed.
 
-    It is done to its end, also if the client has cancelled the request.
+    If the client has cancelled the request, `stop` is set, and `work` should end soon.
     """
     begin = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
-        while not wait([future], 1).done:
-            tell(context, time.monotonic() - begin, None, message)
+        try:
+            while not wait([future], 1).done:
+                tell(context, time.monotonic() - begin, None, message)
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            raise
         return future.result()

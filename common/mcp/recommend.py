@@ -1,6 +1,5 @@
 """Recommend: what a rig's finished runs say about a workload."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from common.errors import RigError
 from common.mcp.answers import Finding, Recommendation
 from common.measure.journal import Manifest
 from common.measure.kind import Kind, Summary
-from common.measure.run import SUMMARY, read_manifest
+from common.measure.run import fits, read_manifest
 from common.rig import Rig
 
 Workload = Literal["chat", "documents", "many"]
@@ -36,7 +35,8 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
     speaking = [kind for kind in kinds.KINDS if workload in kind.speaks_of]
     for kind in speaking:
         for folder, summary in _finished(rig, kind.name):
-            findings = _findings(kind, summary, read_manifest(folder))
+            with fits(folder):
+                findings = _findings(kind, summary, read_manifest(folder))
             if findings:
                 return _found(workload, folder, summary, findings)
     return Recommendation(
@@ -51,10 +51,10 @@ def recommend(rig: Rig, workload: Workload) -> Recommendation:
 
 
 def answer(folder: Path) -> str | None:
-    """The answer of a run's report in one sentence; None if it has none."""
+    """The answer of a run's report in one sentence; None if it has none that can be read."""
     try:
         return report.answer(folder)
-    except (OSError, ValueError, KeyError, AttributeError):
+    except RigError:
         return None
 
 
@@ -79,8 +79,8 @@ def _finished(rig: Rig, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     for folder in rig.runs_folder.glob(f"*-{kind}-*"):
         try:
             manifest = read_manifest(folder)
-            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        except (RigError, OSError, ValueError):
+            summary = report.read_summary(folder)
+        except RigError:  # list_runs names it
             continue
         if manifest["what"] == kind and manifest["ended"]:
             found.append((not summary.get("quick"), manifest["started"], folder, summary))

@@ -41,7 +41,7 @@ WORDS = (
 def _files() -> list[str]:
     """Settings that name one file of this host, as scripts/lists says."""
     lines = (ROOT / "scripts" / "lists").read_text(encoding="utf-8").splitlines()
-    return [line.partition("|")[0] for line in lines if line.endswith("|setting|file|")]
+    return [line.partition("|")[0] for line in lines if "|setting|file|" in line]
 
 
 def entry(rig: Rig, runner: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

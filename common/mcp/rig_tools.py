@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Annotated, Literal
 
-import psutil
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
@@ -12,7 +11,7 @@ from common.engines.llamacpp import build, memory, serve
 from common.errors import RigError
 from common.files import listing, wanted
 from common.files.wanted import Wanted
-from common.host import card, doctor
+from common.host import card, doctor, room
 from common.mcp import answers
 from common.mcp.notices import meanwhile, tell
 from common.mcp.toolbox import Toolbox
@@ -148,7 +147,7 @@ class RigTools(Toolbox):
         except RigError as error:
             return None, str(error)
         if own is None:
-            return psutil.virtual_memory().available / 2**20, "this host's memory"
+            return room.free_mib()
         return own.memory_mib()[0], own.name
 
     def sample_card(self) -> answers.Cards:
@@ -169,7 +168,7 @@ class RigTools(Toolbox):
             note = f"{self.rig.name} runs on the CPU and needs no card"
         read = []
         for one in present:
-            mine = own is not None and one.name == own.name
+            mine = own is not None and (one.name, one.uuid) == (own.name, own.uuid)
             read.append(_sample(one, mine))
         return answers.Cards(cards=read, note=note)
 
@@ -191,5 +190,5 @@ def _sample(one: card.Card, mine: bool) -> answers.CardSample:
         memory_used_mib=sample.memory_mib,
         memory_total_mib=one.memory_mib()[1],
         utilization_pct=sample.utilization_pct,
-        throttles=list(sample.throttles),
+        throttles=None if sample.throttles is None else list(sample.throttles),
     )

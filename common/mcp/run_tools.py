@@ -1,6 +1,7 @@
 """MCP tools: measurements in the background, the runs there are, and what they recommend."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 else:
     Measurement = Literal[jobs.KINDS]
 MOST_COMPARED = 200_000  # characters
+MOST_READ = 64 << 20  # bytes
+MOST_DAMAGED = 20
 # What read_run can read, and the file it is in.
 PARTS = {"report": "REPORT.md", "summary": run.SUMMARY, "manifest": run.MANIFEST}
 
@@ -119,24 +122,31 @@ class RunTools(Toolbox):
         `kind` keeps those of one measurement, such as speed. Names are used in read_run and
         compare_runs.
         """
-        found = []
+        found, damaged = [], []
         for name, folder in self._runs().items():
-            manifest = _manifest(folder)
-            if manifest is None or (not all_rigs and "/" in name):
+            if not all_rigs and "/" in name:
+                continue
+            try:
+                manifest = run.read_manifest(folder)
+            except RigError as error:
+                damaged.append(f"{name}: {error}")
                 continue
             if not kind or manifest["what"] == kind:
-                found.append((str(manifest["started"]), name, folder, manifest))
+                found.append((manifest["started"], name, folder, manifest))
         found.sort(key=lambda entry: entry[:2], reverse=True)
         listed = [_run(*entry[1:]) for entry in found[offset : offset + limit]]
-        return answers.Runs(runs=listed, total=len(found))
+        return answers.Runs(runs=listed, total=len(found), damaged=sorted(damaged)[:MOST_DAMAGED])
 
     def _runs(self) -> dict[str, Path]:
-        """Every run by name: of this rig NAME, of others RIG/NAME."""
+        """Every run by name: of this rig NAME, of others RIG/NAME. None that is a link to a folder
+        elsewhere."""
         found = {}
         for folder in {self.folder, *(path.resolve() for path in rig.all_rigs())}:
             prefix = "" if folder == self.folder else f"{folder.name}/"
-            for manifest in (folder / "benchmarks" / "runs").glob(f"*/{run.MANIFEST}"):
-                found[prefix + manifest.parent.name] = manifest.parent
+            home = folder / "benchmarks" / "runs"
+            for manifest in home.glob(f"*/{run.MANIFEST}"):
+                if manifest.parent.resolve().parent == home.resolve():
+                    found[prefix + manifest.parent.name] = manifest.parent
         return found
 
     def _find(self, name: str) -> Path:
@@ -156,11 +166,7 @@ class RunTools(Toolbox):
 
         In pages of `limit` characters; go on from `next_offset`.
         """
-        file = self._find(run) / PARTS[part]
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError:
-            raise RigError(f"{run} has no {part} yet: it is unfinished, see list_runs") from None
+        text = _text(self._find(run) / PARTS[part], f"{part} of {run}")
         end = min(len(text), offset + limit)
         return answers.Page(
             run=run,
@@ -204,9 +210,15 @@ def _run(name: str, folder: Path, manifest: Manifest) -> answers.RunInfo:
     )
 
 
-def _manifest(folder: Path) -> Manifest | None:
+def _text(file: Path, what: str) -> str:
+    """A file's text: none that is a link, no regular file, or larger than can be meant."""
+    if not os.path.lexists(file):
+        raise RigError(f"there is no {what} yet: it is unfinished, see list_runs")
     try:
-        found = run.read_manifest(folder)
-        return found if {"what", "started", "ended"} <= found.keys() else None
-    except RigError:
-        return None
+        if file.is_symlink():
+            raise OSError("it is a link")
+        if file.stat().st_size > MOST_READ:
+            raise OSError(f"it is larger than {MOST_READ >> 20} MiB")
+        return run.content(file).decode()
+    except (OSError, ValueError) as error:
+        raise RigError(f"the {what} cannot be read: {error}") from None

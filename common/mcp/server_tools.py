@@ -1,8 +1,9 @@
 """MCP tools: the rig's server, from starting it to asking it."""
 
+import threading
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -11,14 +12,13 @@ from common.engines.llamacpp import counters, serve
 from common.errors import RigError
 from common.mcp import answers, jobs
 from common.mcp.jobs import Job
-from common.mcp.notices import meanwhile, tell, watcher
+from common.mcp.notices import meanwhile, tell
 from common.mcp.toolbox import Toolbox
 from common.serving import client, record
 from common.serving.record import Serving
 
 STEP_S = 0.2
 ASK_S = 600.0
-HEALTH_S = 120.0
 HEALTH_PROMPT = "Count from one to ten in words."
 HEALTH_TOKENS = 32
 
@@ -39,18 +39,22 @@ class ServerTools(Toolbox):
         job, already = jobs.serve(self.rig)
         begin = time.monotonic()
         while time.monotonic() - begin < wait_s:
-            if record.find(self.rig) is not None:
+            if self._ready():
                 return self._started(already, ready=True)
-            if job is None or job.state != "running":
+            if record.find(self.rig) is None and (job is None or job.state != "running"):
                 raise RigError(
                     "the server ended while it started: "
                     + (job.why_it_ended() if job else "its terminal tells why")
                 )
-            said = job.log_lines(1)
+            said = job.log_lines(1) if job else []
             said_last = said[0] if said else "starting"
             tell(context, time.monotonic() - begin, wait_s, said_last)
             time.sleep(STEP_S)
-        return self._started(already, ready=record.find(self.rig) is not None)
+        return self._started(already, ready=self._ready())
+
+    def _ready(self) -> bool:
+        found = record.find(self.rig)
+        return found is not None and found.ready
 
     def _started(self, already: bool, ready: bool) -> answers.ServerStart:
         return answers.ServerStart(already=already, ready=ready, server=self.server_status())
@@ -68,13 +72,12 @@ class ServerTools(Toolbox):
         return answers.ServerStop(stopped=True, took_s=time.monotonic() - begin)
 
     def _stop(self, found: Serving | None, job: Job | None) -> None:
-        if found is not None:
+        if found is not None and (found.ready or job is None):
             record.stop(found)
-            record.forget(self.rig)
         if job is None:
             return
         # Its script notes the end by itself; one that is still starting has to be told.
-        limit = time.monotonic() + (5 if found else 0)
+        limit = time.monotonic() + (5 if found and found.ready else 0)
         while job.state == "running" and time.monotonic() < limit:
             time.sleep(0.05)
         jobs.cancel(job)
@@ -89,27 +92,26 @@ class ServerTools(Toolbox):
     def server_status(self) -> answers.ServerStatus:
         """Say whether this rig is being served, by which process, and how the last one ended."""
         found, job = record.find(self.rig), self._job()
-        if found is None:
+        if found is None or not found.ready:
             return answers.ServerStatus(
-                state="starting" if job else "stopped",
+                state="starting" if job or found else "stopped",
                 address=f"{self.rig.url}/v1",
                 pid=None,
                 served_s=None,
                 job=job.id if job else None,
                 context=None,
                 slots=None,
-                last_end=None if job else self._last_end(),
+                last_end=None if job or found else self._last_end(),
             )
-        properties = serve.properties(found.url)
-        generation = properties.get("default_generation_settings") or {}
+        slots, context = serve.slots(found.url)
         return answers.ServerStatus(
             state="ready" if serve.healthy(found.url) else "silent",
             address=f"{found.url}/v1",
             pid=found.pid,
-            served_s=time.time() - found.created,
+            served_s=found.served_s,
             job=job.id if job else None,
-            context=generation.get("n_ctx"),
-            slots=properties.get("total_slots"),
+            context=context,
+            slots=slots,
             last_end=None,
         )
 
@@ -178,8 +180,7 @@ class ServerTools(Toolbox):
         """Ask the running server a short question and check the reply: text, timings, drafting."""
         found = self._served()
         body = client.chat(HEALTH_PROMPT, HEALTH_TOKENS, temperature=0, seed=1)
-        watch = watcher(context, "waiting for a reply")
-        (reply,) = client.ask(found.url, [body], HEALTH_S, watch=watch)
+        reply = _asked(context, "waiting for a reply", found, body, 120)
         problems = []
         if reply.error:
             problems.append(f"no reply: {reply.error}")
@@ -200,24 +201,32 @@ class ServerTools(Toolbox):
     ) -> answers.Reply:
         """Send one chat message to the running server; gives the text, its speed and what was kept.
 
-        Temperature 0 is greedy. Nothing of an earlier call is remembered. A request that is
-        cancelled stops the model too.
+        Temperature 0 is greedy. Nothing of an earlier call is remembered.
         """
         found = self._served()
         body = client.chat(prompt, max_tokens, temperature=temperature)
         if system:
             body["messages"].insert(0, {"role": "system", "content": system})
-        watch = watcher(context, "the model is writing")
-        (reply,) = client.ask(found.url, [body], ASK_S, watch=watch)
+        reply = _asked(context, "the model is writing", found, body, ASK_S)
         if reply.error:
             raise RigError(f"the model gave no reply: {reply.error}; see server_status")
         return _reply(reply)
 
     def _served(self) -> Serving:
         found = record.find(self.rig)
-        if found is None:
+        if found is None or not found.ready:
             raise RigError(f"{self.rig.name} is not being served; start it with start_server")
         return found
+
+
+def _asked(
+    context: Context, message: str, found: Serving, body: dict[str, Any], limit_s: float
+) -> client.Reply:
+    """The reply to one request, which ends when the client cancels its own."""
+    stop = threading.Event()
+    return meanwhile(
+        context, message, lambda: client.ask(found.url, [body], limit_s, stop)[0], stop
+    )
 
 
 def _reply(reply: client.Reply) -> answers.Reply:

@@ -115,6 +115,8 @@ class Measured(Made):
     card: Card | None
     energy: NotRequired[Source | None]
     """where joules are read; None: nowhere. What goes on with a run keeps to it"""
+    environment: NotRequired[dict[str, str]]
+    """variables that decide speed and are no settings"""
     wall_s: float | None
 
 
@@ -231,7 +233,8 @@ class Trial(Versioned):
     energy_j: NotRequired[float | None]
     """drawn from sending to the end of the last reply"""
     memory_mib: Memory | None
-    throttles: list[str]
+    throttles: list[str] | None
+    """None: the card does not say"""
     users: NotRequired[int]
     """of a closed loop"""
     samples: list[Sample]

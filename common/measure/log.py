@@ -7,7 +7,16 @@ from pathlib import Path
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
 from common.measure import repetition, run, stats
 from common.measure.journal import Memory, Start, Trial
-from common.measure.rows import Speed, decode_speed, given, kept, memory, significant, speeds
+from common.measure.rows import (
+    Speed,
+    decode_speed,
+    given,
+    kept,
+    memory,
+    significant,
+    speeds,
+    throttled,
+)
 from common.measure.summary import (
     Drift,
     Failed,
@@ -111,7 +120,7 @@ class Log:
                 early += given(sample["predicted_n"]) < asked["max_tokens"]
         return {
             "samples": len(samples),
-            "throttled": sum(bool(trial["throttles"]) for trial in self.trials),
+            "throttled": throttled(self.trials),
             "clocks_disagree": sum(sample["clocks_disagree"] for sample in samples),
             "counts_disagree": sum(
                 sample.get("usage_n") not in (None, sample["predicted_n"]) for sample in samples

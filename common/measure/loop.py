@@ -82,6 +82,7 @@ def _measure_cells(
     """Measure cells on one server; returns those that are left if it died and was marked."""
     for index, cell in enumerate(todo):
         trial = _trial_or_death(plan, turn, arm, cell, server, telemetry)
+        telemetry.check()  # else nobody knows whether the card was throttled meanwhile
         run.append(JOURNAL, trial)
         show(1, f"{turn.name}, {arm.name}, {cell.name}")
         if trial["failed"] is None:
@@ -130,11 +131,15 @@ def _trial_or_death(
     try:
         trial = _trial(plan, turn, arm, cell, server, telemetry)
         failed = trial["failed"]
+    except card.LostError:
+        raise
     except RigError as error:
         failed = str(error)
         trial = _blank(turn, arm, cell)
-    if failed is None:
+    if failed is None and server.alive:
+        server.check_ours()  # else nobody knows who replied, and nothing of it is kept
         return trial
+    failed = failed or "nobody knows who replied"
     what = f"{cell.name} of {arm.name}, {turn.name} failed: {failed}"
     time.sleep(DEATH_S)
     if not server.alive:
@@ -192,7 +197,6 @@ def _trial(
             counted = cast(Counters, (server.counters() - before).to_json())
         except RigError as error:
             reasons.append(f"replies came, but {error}")
-    during = telemetry.during(start, end)
     return {
         **_blank(turn, arm, cell),
         "start": round(start, 3),
@@ -201,7 +205,7 @@ def _trial(
         "counters": counted,
         "energy_j": significant(drawn),
         "memory_mib": _memory(server, telemetry.card),
-        "throttles": sorted({reason for sample in during for reason in sample.throttles}),
+        "throttles": telemetry.throttles(start, end),
         "samples": [cast(Sample, reply.to_json()) for reply in replies],
     }
 

@@ -322,6 +322,10 @@ def by_prompt(cells: list[Cell], arm_title: str = "arm") -> str:
     return table(["prompt", arm_title, "tokens/s", "speed-up", "kept"], rows)
 
 
+def count(value: int | None) -> str:
+    return "not known" if value is None else str(value)
+
+
 def trust(summary: Trusted) -> list[str]:
     """Drift, repetition, flagged samples and pauses, a line each."""
     flags = summary["flags"]
@@ -332,7 +336,7 @@ def trust(summary: Trusted) -> list[str]:
         )
     lines.append(
         f"- Samples: {flags['samples']}. Taken while the card was throttled: "
-        f"{flags['throttled']}. Client and server clock more than 2% apart: "
+        f"{count(flags['throttled'])}. Client and server clock more than 2% apart: "
         f"{flags['clocks_disagree']}. Token counts of usage and timings that differ: "
         f"{flags['counts_disagree']}. Replies that ended before the asked length: "
         f"{flags['ended_early']}. Failed attempts: {flags['failed_attempts']}."

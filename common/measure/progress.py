@@ -1,5 +1,6 @@
 """Progress: how far a measurement is, as data for whoever started it in the background."""
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -24,12 +25,15 @@ def tell(run: Path, done: int, total: int | None) -> None:
     """Write how far the run is, if somebody asked for it."""
     if file := os.environ.get(VARIABLE):
         found = Progress(str(run.resolve()), done, total)
-        atomic.write(Path(file), json.dumps(asdict(found)) + "\n")
+        with contextlib.suppress(OSError):  # nobody's measurement is ended for it
+            atomic.write(Path(file), json.dumps(asdict(found)) + "\n")
 
 
 def read(file: Path) -> Progress | None:
     """What was last told; None before the first trial can begin."""
     try:
-        return Progress(**json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = Progress(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    whole = isinstance(found.total, int | None)
+    return found if isinstance(found.run, str) and isinstance(found.done, int) and whole else None

@@ -33,6 +33,12 @@ def given(value: T | None) -> T:
     return value
 
 
+def throttled(trials: Iterable[Trial]) -> int | None:
+    """How many were taken under a throttle reason; None where the card did not say of all."""
+    reasons = [trial["throttles"] for trial in trials]
+    return None if None in reasons else sum(map(bool, reasons))
+
+
 def decode_speed(trial: Trial) -> float:
     """The server's own decode speed of a trial's only request, tokens per second."""
     (sample,) = trial["samples"]

@@ -1,13 +1,16 @@
 """Run: one dated run directory with its manifest, journal and lock."""
 
+import contextlib
 import fcntl
 import json
 import os
-import re
-from collections.abc import Mapping
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 from common import atomic
 from common.errors import RigError
@@ -32,8 +35,15 @@ TYPES = {
     STARTS: journal.Start,
     WRITTEN: journal.Written,
 }
-# What may differ between the first part of a run and its continuation.
-FREE_TO_CHANGE = {"version", "started", "ended", "wall_s", "host", "overridden", "energy"}
+ODD = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""what code that reads good files raises on files that do not belong together"""
+
+
+class DamagedError(RigError):
+    """What was read is not as it was written."""
 
 
 class Run:
@@ -45,11 +55,13 @@ class Run:
         self._lock: TextIO | None = None
 
     def __enter__(self) -> "Run":
-        self._lock = (self.folder / LOCK).open("w")
         try:
+            self._lock = (self.folder / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise RigError(f"{self.folder} is being written by another run; wait for it") from None
+        except OSError as error:
+            _not_written(self.folder / LOCK, error, CONTINUE)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,25 +80,37 @@ class Run:
         path = self.folder / name
         version = {"version": VERSIONS[name]} if name in VERSIONS else {}
         data = (json.dumps({**version, **line}, ensure_ascii=False) + "\n").encode()
-        with path.open("ab", buffering=0) as file:
-            before = file.seek(0, os.SEEK_END)
-            try:
-                if file.write(data) != len(data):
-                    raise OSError("the disk took only part of a line")
-                os.fsync(file.fileno())
-            except OSError as error:
-                os.ftruncate(file.fileno(), before)
-                raise RigError(
-                    f"{path} cannot be written: {error}; what was measured before is kept. "
-                    "Make room, then continue with RESUME=1"
-                ) from None
+        try:
+            with path.open("ab", buffering=0) as file:
+                before = file.seek(0, os.SEEK_END)
+                try:
+                    if file.write(data) != len(data):
+                        raise OSError("the disk took only part of a line")
+                    os.fsync(file.fileno())
+                except OSError:
+                    os.ftruncate(file.fileno(), before)
+                    raise
+        except OSError as error:
+            _not_written(path, error, CONTINUE)
 
     def write_manifest(self) -> None:
-        atomic.write(self.folder / MANIFEST, json.dumps(self.manifest, indent=2) + "\n")
+        """Raises RigError if it cannot be written; then the older one is as it was."""
+        path = self.folder / MANIFEST
+        try:
+            atomic.write(path, json.dumps(self.manifest, indent=2) + "\n")
+        except OSError as error:
+            _not_written(path, error, CONTINUE)
 
     def finish(self) -> None:
         self.manifest["ended"] = now()
         self.write_manifest()
+
+
+CONTINUE = "what was measured before is kept. Make room there, then continue with RESUME=1"
+
+
+def _not_written(path: Path, error: OSError, fix: str) -> NoReturn:
+    raise RigError(f"{path} cannot be written: {error.strerror or error}", fix=fix) from None
 
 
 def now() -> str:
@@ -103,112 +127,146 @@ def check(name: str, found: Mapping[str, Any]) -> None:
     hold(found, TYPES[name])
 
 
+@contextlib.contextmanager
+def fits(folder: Path) -> Iterator[None]:
+    """Raises RigError for what figures made from files that do not belong together end in."""
+    try:
+        yield
+    except (OSError, *ODD) as error:
+        said = " ".join(str(error).split())[:200]
+        raise RigError(
+            f"{folder}: manifest and journal do not fit together ({type(error).__name__}: {said})",
+            fix="bring the whole folder again, or leave the run out",
+        ) from None
+
+
+def content(path: Path) -> bytes:
+    """A file's bytes; OSError for anything that is no regular file, such as a pipe that never
+    ends."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError("it is no regular file")
+        return file.read()
+
+
 def read_lines(folder: Path, name: str) -> list[Any]:
     """Lines of a journal file, each as TYPES says. A last line cut off by a crash is left out.
 
     Raises RigError if another one is damaged, or of a later version than this one knows.
     """
-    path = folder / name
-    if not path.is_file():
+    return [known(line, name, where) for line, where in whole_lines(folder / name)]
+
+
+def whole_lines(path: Path) -> list[tuple[bytes, str]]:
+    """Lines that have an end, each with where it is. Raises RigError if they cannot be read."""
+    try:
+        *whole, _torn = content(path).split(b"\n")
+    except FileNotFoundError:
         return []
-    *whole, _torn = path.read_bytes().split(b"\n")
-    return [known(line, name, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+    except OSError as error:
+        raise RigError(f"{path} cannot be read: {error.strerror or error}") from None
+    return [(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Raises RigError if `folder` is not a run directory that this version can read."""
     path = folder / MANIFEST
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        data = content(path)
+    except (OSError, ValueError) as error:
         raise RigError(f"{folder} is not a run directory: {MANIFEST}: {error}") from None
     return cast(Manifest, known(data, MANIFEST, str(path)))
 
 
 def known(data: bytes, name: str, where: str) -> dict[str, Any]:
-    """JSON of a known version. Raises RigError saying where it is if it is damaged, or newer."""
-    damaged = "{} is damaged ({}); bring the whole folder again, or leave the run out"
+    """JSON of a known version. Raises RigError saying where it is if it is newer, and DamagedError
+    if it is damaged."""
     try:
-        found = json.loads(data)
+        found = parsed(data)
         if not isinstance(found, dict):
             raise ValueError("not a JSON object")
+        version = found.get("version", 0)
+        if name in VERSIONS and type(version) is int and version > VERSIONS[name]:
+            raise RigError(
+                f"{where} is of version {version!r}, which this version of the project does "
+                "not know; update it"
+            )
+        if name in VERSIONS:
+            _check_form(name, found)
     except ValueError as error:
-        raise RigError(damaged.format(where, error)) from None
-    version = found.get("version", 0)
-    if name in VERSIONS and version not in range(VERSIONS[name] + 1):
-        raise RigError(
-            f"{where} is of version {version!r}, which this version of the project does "
-            "not know; update it"
-        ) from None
-    if name in VERSIONS and version:  # older ones are read as they are
-        try:
-            check(name, found)
-        except RigError as error:
-            raise RigError(damaged.format(where, error)) from None
+        raise DamagedError(f"{where} is damaged ({error})", fix=_what_to_do(name, where)) from None
     return found
 
 
+def _check_form(name: str, found: Mapping[str, Any]) -> None:
+    """ValueError if a file, or a line, is not as its type says."""
+    try:
+        check(name, {**found, "version": found.get("version") or VERSIONS[name]})
+    except RigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _what_to_do(name: str, where: str) -> str:
+    whole = "bring the whole folder again, or leave the run out"
+    if name not in (JOURNAL, STARTS):
+        return whole
+    folder = Path(where.rpartition(", line ")[0]).parent
+    return f"{whole}, or set such lines aside: make report RUN={folder} SET_ASIDE=1"
+
+
+def parsed(data: bytes) -> Any:
+    """JSON as the standard has it: numbers that are, and text that can be written again.
+
+    Raises ValueError.
+    """
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+        if b"\\ud" in data.lower():  # half a character may be escaped in it
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return found
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
 def create(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None = None) -> Run:
-    """A new run directory, dated today; `-2`, `-3` are added if there is one already."""
-    if out is not None:
-        if out.exists() and any(out.iterdir()):
-            raise RigError(f"{out} is not empty; name another folder, or leave it out")
-        folder = out
-    else:
-        base = f"{datetime.now().date()}-{what}-{rig.hardware}"
-        folder, number = rig.runs_folder / base, 2
-        while folder.exists():
-            folder, number = rig.runs_folder / f"{base}-{number}", number + 1
-    folder.mkdir(parents=True, exist_ok=True)
+    """A new run directory, dated today; `-2`, `-3` are added if there is one already.
+
+    It gets its name with its manifest in it: nobody sees one without. Raises RigError if it cannot
+    be made.
+    """
     head = {"version": VERSIONS[MANIFEST], "what": what, "rig": rig.name}
     whole = {**head, **manifest, "started": now(), "ended": None}
-    run = Run(folder, cast(Manifest, whole))
-    run.write_manifest()
+    place = out or rig.runs_folder / f"{datetime.now().date()}-{what}-{rig.hardware}"
+    new = place.with_name(f".new-{secrets.token_hex(8)}")
+    run = Run(new, cast(Manifest, whole))
+    try:
+        if out is not None and out.exists() and any(out.iterdir()):
+            raise RigError(f"{out} is not empty; name another folder, or leave it out")
+        new.mkdir(parents=True)
+        run.write_manifest()
+        run.folder = _placed(new, place, numbered=out is None)
+    except OSError as error:
+        _not_written(place, error, "make room or give permission there")
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
     return run
 
 
-def resume(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None = None) -> Run:
-    """The last unfinished run of this kind, if it was made under the same settings.
-
-    Raises RigError if there is none, or if a setting differs (naming it).
-    """
-    folder = out or _last_unfinished(rig, what)
-    if folder is None:
-        raise RigError(f"{rig.runs_folder} has no unfinished {what} run; leave RESUME=1 out")
-    old = read_manifest(folder)
-    if old["ended"]:
-        raise RigError(f"{folder} is finished; leave RESUME=1 out to measure again")
-    new = json.loads(json.dumps({"what": what, "rig": rig.name, **manifest}))
-    for key in sorted((new.keys() | old.keys()) - FREE_TO_CHANGE):
-        if old.get(key) != new.get(key):
-            raise RigError(
-                f"{folder} was started under other settings: {_difference(key, old, new)}; "
-                "measure anew without RESUME=1"
-            )
-    _drop_torn_lines(folder)
-    return Run(folder, old)
-
-
-def _difference(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first value that differs below `key`, by the last name on the way to it."""
-    before, after = old.get(key), new.get(key)
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in sorted(before.keys() | after.keys()):
-            if before.get(name) != after.get(name):
-                return _difference(name, before, after)
-    return f"{key} was {before!r}, is now {after!r}"
-
-
-def _last_unfinished(rig: Rig, what: str) -> Path | None:
-    pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-{re.escape(what)}-{rig.hardware}(-\d+)?")
-    folders = [path for path in rig.runs_folder.glob("*") if pattern.fullmatch(path.name)]
-    unfinished = [path for path in folders if not read_manifest(path)["ended"]]
-    return max(unfinished, key=lambda path: read_manifest(path)["started"], default=None)
-
-
-def _drop_torn_lines(folder: Path) -> None:
-    for name in (JOURNAL, STARTS, TELEMETRY):
-        path = folder / name
-        if path.is_file():
-            data = path.read_bytes()
-            os.truncate(path, data.rfind(b"\n") + 1)
+def _placed(new: Path, place: Path, numbered: bool) -> Path:
+    """Move a new folder to its place, or to the first number that is free; returns where it is."""
+    if not numbered and place.exists():  # empty, and perhaps a link
+        (new / MANIFEST).rename(place / MANIFEST)
+        return place
+    folder, number = place, 2
+    while True:
+        try:
+            return new.rename(folder)
+        except OSError:
+            if not (numbered and os.path.lexists(folder)):
+                raise
+        folder, number = place.with_name(f"{place.name}-{number}"), number + 1

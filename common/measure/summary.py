@@ -170,7 +170,8 @@ class Drift(Strict):
 
 class Flags(Strict):
     samples: Count
-    throttled: Count
+    throttled: Count | None
+    """None: the card does not say"""
     clocks_disagree: Count
     counts_disagree: Count
     """replies whose usage has another number of output tokens than their timings"""

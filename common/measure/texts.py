@@ -3,18 +3,21 @@
 import gzip
 import hashlib
 import random
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import requests
 import yaml
 
+from common.engines import asking
 from common.errors import RigError
 from common.rig import Rig
 
 WORDS = Path(__file__).with_name("words.yaml")
+MOST_BYTES = 1 << 28
+"""of a document: no model reads so much, and a small packed file may become endless"""
 SIX = Path(__file__).with_name("six.yaml")
 """six short prompts, which several measurements ask"""
 OPENINGS = Path(__file__).with_name("openings.yaml")
@@ -116,11 +119,16 @@ def document(rig: Rig) -> Document:
 
 
 def _read(path: Path, wanted: str | None, what: str) -> Document:
+    if path.exists() and not path.is_file():
+        raise RigError(f"{what} {path} is not a file")
     try:
-        data = path.read_bytes()
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
-    except OSError as error:
-        raise RigError(f"{what} {path} cannot be read: {error.strerror}") from None
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:  # the last two: a packed file cut or damaged
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise RigError(f"{what} {path} cannot be read: {reason}") from None
+    if len(data) > MOST_BYTES:
+        raise RigError(f"{what} {path} is longer than {MOST_BYTES:,} bytes, packed or not")
     digest = hashlib.sha256(data).hexdigest()
     if wanted and not digest.startswith(wanted):
         raise RigError(f"{what} {path} has SHA-256 {digest}, LONGCTX_DOC_SHA256 says {wanted}")
@@ -139,12 +147,10 @@ class Tokenizer:
     def count(self, text: str) -> int:
         """Raises RigError if the server does not answer."""
         body = {"content": text, "add_special": False}
-        try:
-            reply = requests.post(f"{self.url}/tokenize", json=body, timeout=300)
-            reply.raise_for_status()
-            return len(reply.json()["tokens"])
-        except (requests.RequestException, ValueError, KeyError) as error:
-            raise RigError(f"{self.url}/tokenize did not answer: {error}") from None
+        tokens = asking.value(self.url, "/tokenize", body, timeout_s=300).get("tokens")
+        if not isinstance(tokens, list):
+            raise RigError(f"{self.url}/tokenize answered without tokens")
+        return len(tokens)
 
     def cut(self, text: str, tokens: int) -> str | None:
         """The start of `text` that is exactly `tokens` long; None if the text is too short.

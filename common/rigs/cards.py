@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import RigError, did_you_mean
+from common.grammar import SAFE_VALUE
 from common.host import card
-from common.rig import SAFE_VALUE
 
 CUDA_VERSION = "13.4.1"
 OLD_CUDA_VERSION = "12.9.1"

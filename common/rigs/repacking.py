@@ -1,7 +1,6 @@
 """Repacking: a published checkpoint by llama.cpp's converter to Q8_0, then exact Q4_0 and bf16."""
 
 import json
-import os
 import re
 import shutil
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from common import places
 from common.digest import sha256
+from common.engines.llamacpp import jobs
 from common.engines.llamacpp.converter import Converter
 from common.errors import RigError
 from common.files.snapshot import Snapshot
@@ -59,7 +59,7 @@ def make(
     for kind in ("q4_0", "bf16"):
         say(f"repacking to {'exact Q4_0' if kind == 'q4_0' else 'bf16'}")
         moves = plan(checkpoint, base, bf16=kind == "bf16")
-        repack(base, moves, files[kind], os.cpu_count() or 1)
+        repack(base, moves, files[kind], jobs.usable_cores())
     made = []
     for kind, path in files.items():
         say(f"checking {path.name}")
@@ -68,8 +68,8 @@ def make(
         place = places.model_file(named[kind])
         final, note = _settle(path, place, digest)
         if kind == "q4_0" and pin:
-            as_published = digest.startswith(pin)
-            note += "; as pinned" if as_published else f"; not the pinned file ({pin})"
+            same = "as pinned" if len(pin) == 64 else "as published, by its first digits"
+            note += f"; {same if digest.startswith(pin) else f'not the pinned file ({pin})'}"
         made.append(Made(kind, final, size, digest, totals, note))
     return made
 

@@ -2,11 +2,11 @@
 
 import json
 import math
-import os
 import re
-from collections.abc import Callable
+import threading
 from typing import Any
 
+from common.engines import asking
 from common.serving import sse, stream
 from common.serving.reading import Reading, one_line
 from common.serving.reply import Reply as Reply
@@ -22,37 +22,35 @@ def ask(
     url: str,
     bodies: list[dict[str, Any]],
     timeout_s: float,
+    stop: threading.Event | None = None,
     *,
     closely: bool = False,
     users: int | None = None,
     for_s: float = math.inf,
-    watch: Callable[[], None] | None = None,
 ) -> list[Reply]:
     """Send all requests at once and stream the replies, in the order of `bodies`.
 
     With `users` so many ask at once, and each sends the next request when its reply has ended,
     until there is none or `for_s` has passed: what was not sent by then has no reply. `closely`:
-    read every chunk as it comes, for the gaps between them. `watch` is called about once a second
-    meanwhile; what it raises closes the connections, so that the server stops, and comes through.
+    read every chunk as it comes, for the gaps between them.
 
-    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set.
+    A request that fails, or takes longer than `timeout_s`, gives a Reply with `error` set; so do
+    all that have not ended once `stop` is set.
     """
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
     requests = [json.dumps({**body, **streamed}).encode() for body in bodies]
     path = f"{url}/v1/chat/completions"
-    # llama-server reads its key from the same variable.
-    key = os.environ.get("LLAMA_API_KEY")
     answers = stream.exchange(
         path,
         requests,
         timeout_s,
         TEXT,
         END,
-        key,
+        asking.key(),
+        stop,
         closely=closely,
         users=users,
         for_s=for_s,
-        watch=watch,
     )
     replies = []
     for answer, body in zip(answers, bodies, strict=False):  # those that were sent

@@ -12,9 +12,10 @@ import re
 import select
 import socket
 import struct
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -24,7 +25,6 @@ import httptools
 TICK_S = 2.0  # a server that neither closes as it promised nor sends much is looked at this often
 COLLECT_BYTES = 32 << 10  # this much wakes us; the kernel's own buffer is a few times larger
 READ_BYTES = 64 << 10
-WATCH_S = 0.5
 # An answer without end must not fill the memory. No measurement asks for a tenth of it.
 LIMIT_BYTES = 32 << 20
 HEAD_BYTES = 256 << 10
@@ -80,21 +80,22 @@ def exchange(
     first: re.Pattern[bytes],
     last: re.Pattern[bytes],
     key: str | None = None,
+    stop: threading.Event | None = None,
     *,
     closely: bool = False,
     users: int | None = None,
     for_s: float = math.inf,
-    watch: Callable[[], None] | None = None,
 ) -> list[Answer]:
     """POST every JSON body to an http:// address at once; the answers in the order of `bodies`.
 
-    `key` is sent as a bearer token. With `users`, so many are sent at once, and whenever an answer
-    is over the next one, until there is none or `for_s` has passed; answers are of those sent.
+    `key` is sent as a bearer token. Once `stop` is set, the connections are closed within a tick,
+    so that the server works no longer for nobody. With `users`, so many are sent at once, and
+    whenever an answer is over the next one, until there is none or `for_s` has passed; answers are
+    of those sent.
 
     All connections of the first are open before the first request is sent. An answer is over when
     its body is, when `last` is found in one of its last lines, when LIMIT_BYTES of it have come, or
-    `timeout_s` after it was sent. Never raises for a server's fault; what `watch` raises, which is
-    called now and then, comes through after all connections are closed.
+    `timeout_s` after it was sent. Never raises for a server's fault.
     """
     deadline = time.perf_counter() + timeout_s
     posts = [_Post(url, body, timeout_s, first, last, key, closely) for body in bodies]
@@ -105,7 +106,7 @@ def exchange(
         for post in begun:
             post.send()
         waiting = [post for post in begun if not post.over]
-        _collect(waiting, later, time.perf_counter() + for_s, watch)
+        _collect(waiting, later, time.perf_counter() + for_s, stop or threading.Event())
     finally:
         for post in posts:
             post.close()
@@ -127,26 +128,25 @@ def _next(later: deque["_Post"], until: float) -> "_Post | None":
 
 
 def _collect(
-    posts: list["_Post"],
-    later: deque["_Post"],
-    until: float,
-    watch: Callable[[], None] | None,
+    posts: list["_Post"], later: deque["_Post"], until: float, stop: threading.Event
 ) -> None:
-    """Read until every answer is over; after each the next of those `later` is sent."""
-    tick_s = WATCH_S if watch else TICK_S
+    """Read until every answer is over, or nobody wants them any more; after each the next of those
+    `later` is sent."""
     with select.epoll() as poll:
         for post in posts:
             poll.register(post.fileno, post.interest)
         waiting = {post.fileno: post for post in posts}
         due = 0.0
         while waiting:
+            if stop.is_set():
+                for post in waiting.values():
+                    post.cancel()
+                return
             now = time.perf_counter()
             if now >= due:
-                if watch:
-                    watch()
                 for post in waiting.values():
                     post.look(now)
-                due = min([now + tick_s, *(post.deadline for post in waiting.values())])
+                due = min([now + TICK_S, *(post.deadline for post in waiting.values())])
                 changed = list(waiting.values())
             else:
                 changed = [waiting[number] for number, _ in poll.poll(due - now)]
@@ -344,6 +344,9 @@ class _Post:
 
     def _too_late(self) -> None:
         self._fail(f"no end after {self.timeout_s:g} s")
+
+    def cancel(self) -> None:
+        self._fail("cancelled")
 
     def _fail(self, error: str) -> None:
         self.came = time.perf_counter()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 
-from common.errors import RigError
+from common.errors import RigError, disk_says, shown
 from common.weights import q4_0
 from common.weights.gguf_file import GgufFile
 from common.weights.part_file import PartFile
@@ -19,6 +20,11 @@ from common.weights.q4_0 import Values
 from common.weights.tensor_names import COMPUTED, checkpoint_name
 
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"(?!\.)[\w.-]{1,200}\.safetensors")
+# Bounds far above what any model needs: a header is not believed before it is held against them.
+MOST_JSON = 16 << 20
+"""bytes of a header or an index"""
+MOST_AXES = 16
 DTYPES: Mapping[str, type[np.generic]] = {
     "BF16": np.uint16,
     "F16": np.float16,
@@ -56,7 +62,7 @@ def open_checkpoint(folder: Path) -> dict[str, SourceTensor]:
     index = folder / INDEX
     if index.is_file():
         return _from_index(index)
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     if not files:
         raise RigError(f"no .safetensors file in {folder}; is the snapshot complete?")
     if len(files) > 1:
@@ -69,7 +75,8 @@ def read_into(tensor: SourceTensor, start: int, out: npt.NDArray[Any]) -> None:
 
     Reads by call, not through a mapping, so that no more than `out` is ever resident.
     """
-    with tensor.path.open("rb", buffering=0) as file:
+    fix = "make or fetch it again"
+    with disk_says(tensor.path, fix), tensor.path.open("rb", buffering=0) as file:
         file.seek(tensor.offset + start * out.itemsize)
         view = out.reshape(-1).view(np.uint8).data
         while len(view):
@@ -129,24 +136,48 @@ def layout(tensors: Mapping[str, tuple[int, ...]]) -> tuple[bytes, dict[str, int
 
 
 def _from_index(index: Path) -> dict[str, SourceTensor]:
-    try:
-        shard_of = json.loads(index.read_text())["weight_map"]
-        shards = sorted(set(shard_of.values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RigError(f"{index} is not an index of safetensors files; fetch it again") from error
+    shard_of = _shards(index)
     tensors: dict[str, SourceTensor] = {}
-    for shard in shards:
+    for shard in sorted(set(shard_of.values())):
         path = index.parent / shard
         if not path.is_file():
             raise RigError(f"{index} names {shard}, which is missing; fetch it")
         for tensor in _read_header(path):
             if shard_of.get(tensor.name) != shard:
-                raise RigError(f"{path} holds {tensor.name}, which {INDEX} does not place there")
+                raise RigError(
+                    f"{path} holds {shown(tensor.name)}, which {INDEX} does not place there"
+                )
             tensors[tensor.name] = tensor
     missing = sorted(set(shard_of) - set(tensors))
     if missing:
-        raise RigError(f"{INDEX} names {missing[0]}, but {shard_of[missing[0]]} does not hold it")
+        raise RigError(
+            f"{INDEX} names {shown(missing[0])}, but {shard_of[missing[0]]} does not hold it"
+        )
     return tensors
+
+
+def _shards(index: Path) -> dict[str, str]:
+    """Which file holds each tensor: plain names, as they lie beside the index."""
+    with disk_says(index, "fetch it again"), index.open("rb") as file:
+        text = file.read(MOST_JSON + 1)
+    try:
+        shard_of = _json(text)["weight_map"]
+        plain = all(SHARD.fullmatch(shard) for shard in shard_of.values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RigError(f"{index} is not an index of safetensors files; fetch it again") from error
+    if not plain:
+        raise RigError(f"{index} names a file that is none of a checkpoint; fetch it again")
+    return cast(dict[str, str], shard_of)
+
+
+def _json(text: bytes) -> Any:
+    """What a JSON text holds. Raises ValueError, whatever is wrong with it."""
+    if len(text) > MOST_JSON:
+        raise ValueError("longer than that of any model")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested without end") from None
 
 
 def _read_header(path: Path) -> Iterator[SourceTensor]:
@@ -155,27 +186,36 @@ def _read_header(path: Path) -> Iterator[SourceTensor]:
     Read here because the safetensors package has no way to read part of a bf16 tensor into NumPy
     (it fails on the type), and gives no offsets to read it by.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with disk_says(path, "fetch it again"), path.open("rb") as file:
+        size = path.stat().st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > size - 8:
             raise RigError(f"{path} is cut short or no safetensors file; fetch it again")
-        text = file.read(length)
+        text = file.read(min(length, MOST_JSON + 1))
     try:
-        header = json.loads(text)
+        header = _json(text)
         header.pop("__metadata__", None)
-        entries = [
-            (name, entry["dtype"], tuple(map(int, entry["shape"])), begin, end)
-            for name, entry in header.items()
-            for begin, end in [map(int, entry["data_offsets"])]
-        ]
+        entries = [_entry(name, entry) for name, entry in header.items()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RigError(f"{path} has no readable safetensors header; fetch it again") from error
     for name, dtype, shape, begin, end in entries:
+        what = f"{path}: {shown(name)}"
         if dtype not in DTYPES:
-            raise RigError(f"{path}: {name} is {dtype}; only {', '.join(DTYPES)} can be read")
-        if end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize or begin < 0:
-            raise RigError(f"{path}: {name} has the wrong number of bytes for its shape")
+            raise RigError(f"{what} is {shown(dtype)}; only {', '.join(DTYPES)} can be read")
+        if end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
+            raise RigError(f"{what} has the wrong number of bytes for its shape")
         if 8 + length + end > size:
-            raise RigError(f"{path} is cut short: it ends before {name} does; fetch it again")
+            raise RigError(
+                f"{path} is cut short: it ends before {shown(name)} does; fetch it again"
+            )
         yield SourceTensor(name, dtype, shape, path, 8 + length + begin)
+
+
+def _entry(name: str, entry: Any) -> tuple[str, str, tuple[int, ...], int, int]:
+    """One tensor of a header: name, type, shape, and where its bytes begin and end."""
+    dtype, shape = entry["dtype"], entry["shape"]
+    begin, end = entry["data_offsets"]
+    numbers = [*shape, begin, end] if len(shape) <= MOST_AXES else [-1]
+    if type(dtype) is not str or not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
+        raise ValueError(f"{name} is no tensor")
+    return name, dtype, tuple(shape), begin, end

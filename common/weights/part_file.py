@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from common.errors import RigError
 
+# A link of that name is not written through: it may lead to any file of the user's.
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+
 
 class PartFile:
     """A context manager over a file of known length.
@@ -28,9 +31,11 @@ class PartFile:
 
     def __enter__(self) -> "PartFile":
         try:
-            self._file = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            self._file = os.open(self._part, FLAGS, 0o644)
             os.truncate(self._file, self._length)
         except OSError as error:
+            if self._file >= 0:
+                os.close(self._file)
             raise RigError(f"cannot write {self._part}: {error.strerror}") from error
         return self
 

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from gguf.quants import dequantize
 
+from common.errors import RigError, shown
 from common.weights import q4_0
 from common.weights.checkpoint import SourceTensor, read
 from common.weights.exact import SLICE, match
-from common.weights.gguf_file import GgufFile
+from common.weights.gguf_file import GgufFile, Tensor
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def check(
         if source is not None:
             for start in range(0, tensor.size, SLICE):
                 count = min(SLICE, tensor.size - start)
-                stored = dequantize(file.read(tensor, start, count), tensor.type)
+                stored = _decoded(file, tensor, start, count)
                 sums += _compare(stored.reshape(-1).astype(np.float32), source, start)
                 progress(count)
         kind = tensor.type.name
@@ -76,6 +79,17 @@ def check(
         by_type[kind] = by_type.get(kind, _Sums()) + sums
     totals = [sums.row(f"all {kind}", kind) for kind, sums in by_type.items()]
     return rows, totals
+
+
+def _decoded(file: GgufFile, tensor: Tensor, start: int, count: int) -> npt.NDArray[Any]:
+    raw = file.read(tensor, start, count)
+    try:
+        return dequantize(raw, tensor.type)
+    except NotImplementedError:
+        raise RigError(
+            f"{file.path}: {shown(tensor.name)} is {tensor.type.name}, which the gguf package does "
+            "not decode, so it cannot be compared"
+        ) from None
 
 
 def _compare(stored: "np.typing.NDArray[np.float32]", source: SourceTensor, start: int) -> _Sums:

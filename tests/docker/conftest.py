@@ -17,6 +17,7 @@ from docker import DockerClient
 from common import rig
 from common.engines.llamacpp import source
 from common.rig import ROOT
+from tests.helpers.limits import HANG_S
 
 TINY = "local-llamacpp-cpu-tiny-q4_0"
 BASE = os.environ.get("BASE_IMAGE", "gemma-rigs-base:bookworm")
@@ -26,7 +27,7 @@ SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 @pytest.fixture(scope="session")
 def engine() -> Iterator[DockerClient]:
     try:
-        client = docker.from_env(timeout=120)
+        client = docker.from_env(timeout=int(HANG_S))
         client.images.get(BASE)
     except docker.errors.DockerException as error:
         pytest.fail(f"{error}; run scripts/ci_docker.sh first")
@@ -91,7 +92,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(
-    command: list[str], environment: dict[str, str], cwd: Path = ROOT, timeout: float = 300
+    command: list[str], environment: dict[str, str], cwd: Path = ROOT, timeout: float = HANG_S
 ) -> str:
     """Run it to its end; what it printed. A failure shows all of it."""
     done = subprocess.run(

@@ -37,6 +37,7 @@ def test_compose_accepts_the_service_of_every_rig(name: str, settings: dict[str,
     assert (port["host_ip"], port["published"]) == ("127.0.0.1", str(mine.port))
     devices = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
     assert [device["driver"] for device in devices or []] == ["nvidia"] * (mine.backend == "cuda")
+    assert [device["device_ids"] for device in devices or []] == [["0"]] * (mine.backend == "cuda")
 
 
 @pytest.mark.parametrize("name", RIGS)
@@ -49,6 +50,16 @@ def test_compose_reads_every_tpu_env_as_we_do(name: str, settings: dict[str, str
     # Fetching takes a token and an address from whoever calls, if they are there.
     of_caller = {key: settings.get(key) for key in ("HF_TOKEN", "HF_ENDPOINT")}
     assert config(name, settings)[f"{name}-files"]["environment"] == {**ours, **of_caller}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_odd_lines_read_the_same_in_compose(tmp_path: Path, end: str) -> None:
+    folder = tmp_path / RIGS[-1]
+    folder.mkdir()
+    odd = ["# BACKEND=cuda", "#\u2028PORT=1", "# a\fHOST=0.0.0.0", " \t", "#'\"$(id)"]
+    text = (ROOT / RIGS[-1] / rig.FILE).read_text() + "\n".join([*odd, ""])
+    (folder / rig.FILE).write_bytes(text.replace("\n", end).encode())
+    rig_rules.reads_the_same_in_docker_compose([folder], tmp_path)
 
 
 def test_rigs_that_new_rig_makes_read_the_same_in_compose(tmp_path: Path) -> None:

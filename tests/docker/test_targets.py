@@ -14,6 +14,7 @@ from docker import DockerClient
 
 from common.known import chain
 from tests.docker.conftest import TINY, run
+from tests.helpers.limits import HANG_S
 
 FLAG = "-DGGML_CPU_REPACK=OFF"
 
@@ -127,7 +128,7 @@ def test_ctrl_c_ends_the_container_and_resume_goes_on(
             break
     time.sleep(1.5)  # some trials; a quick run could be over by then
     os.killpg(running.pid, signal.SIGINT)  # what a terminal does
-    rest = running.communicate(timeout=60)[0]
+    rest = running.communicate(timeout=HANG_S)[0]
     assert running.returncode != 0
     assert "RESUME=1 continues it" in rest
     assert engine.containers.list(all=True, filters={"name": f"{TINY}-speed"}) == []
@@ -192,7 +193,7 @@ def test_serve_status_stop(settings: dict[str, str], tree: Path, free_port: int)
         assert "health: ok" in run(make(tree, "status"), here)
     finally:
         run(make(tree, "stop"), here)
-        serving.communicate(timeout=30)
+        serving.communicate(timeout=HANG_S)
         run(["docker", "compose", "--profile", TINY, "down"], here, tree)
 
 

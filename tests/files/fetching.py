@@ -10,6 +10,7 @@ from common import places
 from common.rig import ROOT, Rig
 
 DRAFTER = "drafter-2b-q4_0.gguf"
+TOKEN = "hf_a-token-nobody-may-see"
 
 
 def in_folder() -> set[str]:

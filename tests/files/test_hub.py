@@ -12,6 +12,8 @@ import time
 from email.utils import formatdate
 from pathlib import Path
 
+# Loaded before a test sets HF_DEBUG, which it would keep for all tests after that one.
+import huggingface_hub.file_download  # noqa: F401
 import pytest
 
 from common import places
@@ -20,19 +22,9 @@ from common.files.hub import PIECE
 from common.rig import Rig
 from scripts import fetch
 from tests.conftest import Run
-from tests.files.fetching import DRAFTER, drafter, in_folder, script, until
+from tests.files.fetching import DRAFTER, TOKEN, drafter, in_folder, script, until
 from tests.helpers import fake_hub as fake
 from tests.helpers.fake_hub import FakeHub
-
-TOKEN = "hf_a-token-nobody-may-see"
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits between tries, in seconds; they take no time."""
-    seen: list[float] = []
-    monkeypatch.setattr("common.files.hub.time.sleep", seen.append)
-    return seen
 
 
 def test_a_cut_connection_is_resumed(
@@ -93,8 +85,8 @@ FAULTS: dict[str, tuple[dict[str, list[fake.Answer]], str, str]] = {
         "SPEC_DRAFT_HF_REVISION",
     ),
     "too long": ({"gets": [fake.endless(400_000)]}, "a file of another length", "HF_ENDPOINT"),
-    "other range": (
-        {"gets": [fake.cut(PIECE), fake.other_range]},
+    "a part unasked": (
+        {"gets": [fake.in_part("bytes 5-9/300000")]},
         "another part of the file",
         "HF_ENDPOINT",
     ),

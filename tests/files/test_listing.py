@@ -4,6 +4,7 @@ import pytest
 
 from common import places
 from common.rig import Rig
+from scripts import fetch
 from scripts import files as files_script
 from scripts import pin as pin_script
 from tests.conftest import Run
@@ -24,6 +25,12 @@ def test_files_lists_what_is_there(
     assert "not here; make model brings it" in listed(out)[model]
     assert "not here; make draft brings it" in listed(out)[drafter]
     assert fake_hub.seen == []
+
+    assert run(fetch.body, hub_rig, "draft")[0] == 0
+    assert (
+        "as published, by its first digits" in listed(run(files_script.body, hub_rig)[1])[drafter]
+    )
+    assert "verified" not in listed(run(files_script.body, hub_rig)[1])[drafter]
 
     run(pin_script.body, hub_rig)
     begin = str(fake_hub.declared)[:16]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from common import env_file, places, rig
+from common import digest, env_file, places, rig
+from common.engines.llamacpp import build
+from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import Rig
 from scripts import pin as pin_script
@@ -56,6 +58,42 @@ def test_a_file_that_is_not_what_the_hub_has_is_not_pinned(
     assert f"someone/target-gguf at main declares {fake_hub.declared}" in err
     assert "set MODEL_HF_REVISION to where it came from, or move it away" in err
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "commit", ["main", "0" * 39, "0" * 41, "A" * 40, f"{fake.COMMIT} $(touch F)", f"`{'0' * 38}`"]
+)
+def test_a_commit_that_is_none_is_never_written(
+    commit: str, run: Run, hub_rig: Rig, fake_hub: FakeHub
+) -> None:
+    fake_hub.commit = commit
+    before = (hub_rig.folder / "tpu.env").read_bytes()
+    code, _out, err = run(pin_script.body, hub_rig)
+    assert code == 1
+    assert "of commit unknown" in err
+    assert err.count("\n") == 1
+    assert (hub_rig.folder / "tpu.env").read_bytes() == before
+    recorded = digest.recorded(places.models() / hub_rig.model)
+    assert recorded
+    assert recorded["revision"] is None
+    asked = [path for _method, path, _headers in fake_hub.seen]
+    assert all("/resolve/main/" in path for path in asked)
+
+
+def test_pin_offers_all_digits_of_a_short_commit(
+    run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = "77c4540ce" + "0" * 31
+    info = {"source": {"commit": whole}}
+    monkeypatch.setattr(build, "find", lambda _rig: Engine(Path("llama-server"), info))
+    path = hub_rig.folder / "tpu.env"
+    path.write_text(path.read_text() + "LLAMA_CPP_COMMIT=77c4540ce\n")
+    code, out, _err = run(pin_script.body, hub_rig)
+    assert code == 0
+    assert f"write LLAMA_CPP_COMMIT={whole} into {path}" in out
+    assert path.read_text().endswith("LLAMA_CPP_COMMIT=77c4540ce\n")  # it would be built anew
+    info["source"]["commit"] = "f" * 40
+    assert "LLAMA_CPP_COMMIT" not in run(pin_script.body, hub_rig)[1]
 
 
 def test_a_file_without_a_source_is_pinned_by_digest(

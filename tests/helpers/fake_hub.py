@@ -6,6 +6,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.helpers.limits import HANG_S
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 Answer = Callable[["Handler"], None]
 
@@ -138,7 +140,7 @@ def held(length: int) -> Answer:
         start = begin(to)
         to.wfile.write(to.hub.content[start : start + length])
         to.wfile.flush()
-        to.hub.go_on.wait(120)
+        to.hub.go_on.wait(HANG_S)
         to.close_connection = True
 
     return answer
@@ -208,3 +210,26 @@ def loop(to: Handler) -> None:
     """A redirect to itself, now and for ever."""
     (to.hub.heads if to.command == "HEAD" else to.hub.gets).append(loop)
     to.head(302, {"Location": to.path, "Content-Length": 0})
+
+
+def in_part(content_range: str | None, start: int = 0) -> Answer:
+    """The status for a part of the file, its range said in these words or not at all."""
+
+    def answer(to: Handler) -> None:
+        body = to.hub.content[start:]
+        about = {} if content_range is None else {"Content-Range": content_range}
+        to.head(206, {**about, "Content-Length": len(body)})
+        to.wfile.write(body)
+
+    return answer
+
+
+def with_length(text: str) -> Answer:
+    """The whole file, but its length in these words."""
+
+    def answer(to: Handler) -> None:
+        to.close_connection = True
+        to.head(200, {"Content-Length": text, "Connection": "close"})
+        to.wfile.write(to.hub.content)
+
+    return answer

@@ -114,6 +114,7 @@ class Fake:
         if once and fault and Path(once).exists():
             fault = ""
         self.fault, self.number, self.once = fault, int(number or 0), once
+        self.working = 0
         self.requests = self.drafts = self.drafted = self.accepted = self.predicted = 0
         self.per_pos = [0] * self.length
 
@@ -147,6 +148,13 @@ class Fake:
         return None
 
     async def chat(self, content: bytes, answer: Answer) -> None:
+        self.working += 1
+        try:
+            await self.reply(content, answer)
+        finally:
+            self.working -= 1
+
+    async def reply(self, content: bytes, answer: Answer) -> None:
         arrived = answer.arrived
         body = json.loads(content)
         tokens = body.get("max_tokens", 16)
@@ -223,6 +231,8 @@ class Fake:
             f"llamacpp:tokens_predicted_total {self.predicted}",
             f"llamacpp:n_decode_total {self.predicted}",
             "llamacpp:n_busy_slots_per_decode 1",
+            f"llamacpp:requests_processing {self.working}",
+            "llamacpp:requests_deferred 0",
             "llamacpp:prompt_tokens_total 10",
         ]
         lines += [

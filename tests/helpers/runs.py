@@ -12,6 +12,7 @@ from common.measure import run
 from common.rig import ROOT
 
 SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
+TUNE = SPEED.with_name("2026-11-29-tune-cpu")
 SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
 # What a manifest has beside its head: for runs of which that does not matter.

@@ -11,9 +11,11 @@ import pynvml
 import pytest
 
 from common import rig
+from common.engines.llamacpp import serve
 from common.errors import RigError
 from common.host import card
 from common.rig import ROOT, Rig
+from scripts import _preparing
 
 
 class Stand:
@@ -21,10 +23,10 @@ class Stand:
 
     name = "NVIDIA GeForce RTX 3050"
     temperature = 40
-    throttle = 0
+    throttle: int | None = 0
     power: int | None = 90_000
     energy_mj: int | None = 5_000_000
-    lost = False
+    lost: int | None = None
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     def unless_lost(call: Callable[..., Any]) -> Callable[..., Any]:
         def answer(*arguments: Any) -> Any:
             if state.lost:
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+                raise pynvml.NVMLError(state.lost)
             return call(*arguments)
 
         return answer
@@ -57,7 +59,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
         "nvmlDeviceGetMemoryInfo": lambda _h: SimpleNamespace(
             used=2**30, free=7 * 2**30, total=8 * 2**30
         ),
-        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _h: state.throttle,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _h: supported(state.throttle),
     }
     for name, value in values.items():
         monkeypatch.setattr(pynvml, name, unless_lost(value))
@@ -73,6 +75,49 @@ def test_the_rigs_card_is_found_by_name(stand: Stand, rig_3050: Rig) -> None:
     found = card.find(rig_3050)
     assert found is not None
     assert found.name == stand.name
+
+
+@pytest.fixture
+def three(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """Two of the rig's cards behind one of another kind."""
+    names = ["NVIDIA GeForce GTX 1650 Ti", stand.name, stand.name]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 3)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: names[handle])
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: f"GPU-{handle}-x")
+    return stand
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("given", "uuid"),
+    [("", "GPU-1-x"), ("2", "GPU-2-x"), ("GPU-2-x", "GPU-2-x"), ("0,2", "GPU-2-x")],
+)
+def test_of_several_one_is_meant(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch, given: str, uuid: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    found = card.find(rig_3050)
+    assert found is not None
+    assert found.uuid == uuid
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("given", ["0", "7", "MIG-x", "-1", "GPU-9"])
+def test_a_hidden_card_is_not_here(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    with pytest.raises(RigError, match=rf"\(CUDA_VISIBLE_DEVICES={given}\)"):
+        card.find(rig_3050)
+
+
+@pytest.mark.usefixtures("three")
+def test_every_server_sees_the_rigs_card_alone(
+    rig_3050: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    _preparing.take_card(rig_3050)
+    assert serve.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-1-x"
 
 
 @pytest.mark.usefixtures("stand")
@@ -163,20 +208,50 @@ def test_energy_that_is_not_known_is_absent(
     assert telemetry.drawn(None, 0, 1) is None
 
 
-def test_a_lost_card_gives_no_energy_and_no_error(
-    stand: Stand, rig_3050: Rig, tmp_path: Path
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_UNKNOWN])
+def test_a_lost_card_is_one_line_and_never_a_reading(
+    stand: Stand, rig_3050: Rig, tmp_path: Path, error: int
 ) -> None:
     found = card.find(rig_3050)
     assert found is not None
     with card.Telemetry(found, tmp_path / "file", "NVML energy counter") as telemetry:
-        before = telemetry.joules()
-        stand.lost = True
+        telemetry.check()
+        stand.lost = error
+        telemetry.ended.wait()
         seen = len(telemetry.seen)
-        while len(telemetry.seen) < seen + 2:
-            time.sleep(0.01)
-        assert telemetry.drawn(before, 0, 1) is None
-    assert telemetry.seen[-1][1].memory_mib is None
-    assert card.energy_source(found) is None
+        calls: list[Callable[[], object]] = [
+            telemetry.check,
+            lambda: telemetry.throttles(0, 1),
+            telemetry.joules,
+            lambda: card.cool_down(found, 40),
+        ]
+        for call in calls:
+            with pytest.raises(card.LostError, match=r"card is lost \(NVML: .*RESUME=1") as caught:
+                call()
+            assert "\n" not in str(caught.value)
+    assert len(telemetry.seen) == seen
+
+
+def test_throttling_is_read_anew_where_no_reading_fell(
+    stand: Stand, rig_3050: Rig, tmp_path: Path
+) -> None:
+    telemetry = card.Telemetry(card.find(rig_3050), tmp_path / "file")
+    assert telemetry.throttles(0, 1) == []
+    stand.throttle = pynvml.nvmlClocksThrottleReasonSwPowerCap
+    assert telemetry.throttles(0, 1) == ["power limit"]
+    stand.throttle = None
+    assert telemetry.throttles(0, 1) is None
+    assert card.Telemetry(None, tmp_path / "file").throttles(0, 1) == []
+
+
+def test_telemetry_that_cannot_be_written_is_one_line(
+    stand: Stand, rig_3050: Rig, tmp_path: Path
+) -> None:
+    assert not stand.lost
+    with card.Telemetry(card.find(rig_3050), tmp_path / "gone" / "file") as telemetry:
+        telemetry.ended.wait()
+        with pytest.raises(RigError, match=r"gone/file cannot be written: No such file.*RESUME=1"):
+            telemetry.check()
 
 
 def readings(*watts: float | None) -> list[tuple[float, card.Sample]]:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import docker
@@ -14,7 +15,7 @@ from common import rig
 from common.engines.llamacpp import memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.host import card, doctor
+from common.host import card, doctor, room
 from common.host.doctor import Check
 from common.rig import ROOT, Rig
 
@@ -133,3 +134,37 @@ def test_the_kv_cache_by_hand(tiny: Rig) -> None:
     assert cache_of(one) == 2 * (8192 + 1024) * 128 / 2**20
     half = tiny.variant({"CACHE_TYPE_K": "q8_0", "CACHE_TYPE_V": "q8_0"})
     assert cache_of(half) == pytest.approx(cells * 64 * 34 / 32 / 2**20)
+
+
+def test_an_engine_that_lets_web_pages_in_is_a_lack(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text("#!/bin/sh\nprintf -- '--metrics\\n--slots, --no-slots\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LLAMA_SERVER", str(program))
+    found = by_name(doctor.examine(tiny, "host"))["engine"]
+    assert found.state == "lacks"
+    assert "has no --cors-origins" in found.text
+    program.write_text("#!/bin/sh\nprintf -- '--metrics\\n--cors-origins X\\n--no-slots\\n'\n")
+    assert by_name(doctor.examine(tiny, "host"))["engine"].state == "ok"
+
+
+def test_what_the_environment_says_is_said(
+    tiny: Rig, fake: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake()
+    monkeypatch.setenv("HOST", "my-laptop")
+    monkeypatch.setenv("THREADS", str(room.processors() + 1))
+    checks = doctor.examine(rig.load(tiny.folder), "host")
+    texts = [check.text for check in checks if check.name == "settings"]
+    assert "THREADS=" in texts[0]
+    assert texts[1] == "in the environment, but no address, so not taken: HOST=my-laptop"
+    assert by_name(checks)["threads"].state == "lacks"
+
+
+def test_a_port_at_an_ipv6_address(tiny: Rig, fake: Callable[..., Engine]) -> None:
+    fake()
+    found = by_name(doctor.examine(tiny.variant({"HOST": "::1"}), "host"))["port"]
+    assert found.state == "ok"
+    assert f"http://[::1]:{tiny.port}" in found.text

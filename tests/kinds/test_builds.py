@@ -1,6 +1,7 @@
 """make builds: its arms, which engine each runs on, its figures, and what it refuses."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,16 @@ def test_image_digests_are_recorded(tiny: Rig, two: Path) -> None:
     assert "`sha256:2`" in (folder(tiny) / report.REPORT).read_text()
 
 
-def test_resume_with_another_engine_is_refused(tiny: Rig, two: Path, tmp_path: Path) -> None:
-    fault = {"FAKE_FAULT": "error:3", "FAKE_ONCE": str(tmp_path / "done")}
-    assert finish(tiny, **fault).code == 1
+def test_resume_with_another_engine_is_refused(
+    tiny: Rig,
+    two: Path,
+    fake: Callable[..., Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    fake(fault="error:3", once=str(tmp_path / "done"))
+    monkeypatch.delenv("LLAMA_SERVER")
+    assert finish(tiny).code == 1
     info = json.loads((two / build.INFO).read_text())
     changed = {**info, "server_sha256": "f" * 64}
     (two / build.INFO).write_text(json.dumps(changed))
@@ -211,7 +219,12 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
         home = tmp_path / name
         home.mkdir()
         (home / "llama-server").touch()
-        info = {"cmake": build.cmake_flags(built), "cuda_version": built.cuda_version}
+        info = {
+            "source": {"kind": "git", "version": "1", "origin": "it"},
+            "backend": "cuda",
+            "cmake": build.cmake_flags(built),
+            "cuda_version": built.cuda_version,
+        }
         (home / build.INFO).write_text(json.dumps(info))
     (tmp_path / "other" / "lib").mkdir()
     monkeypatch.setattr(build, "CONTAINER", tmp_path / "bin" / "llama-server")

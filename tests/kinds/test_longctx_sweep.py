@@ -25,6 +25,7 @@ from common.measure import loop, run, stats
 from common.measure import plan as measure_plan
 from common.measure import rows as measure_rows
 from common.rig import ROOT, Rig
+from tests.helpers.limits import HANG_S
 from tests.helpers.run_script import Done, begin, measure, measure_as_process
 from tests.measure.test_texts import Words
 
@@ -95,7 +96,7 @@ def test_a_sweep_counts_every_token_and_request(tiny: Rig, fake: Fake) -> None:
             assert (up["low"], up["verdict"]) == (None, "unknown")
     assert {turn["why"] for turn in summary["turns"]} == {"never"}
     assert summary["failed"] == summary["infeasible"] == []
-    place = rig_map.write(tiny)
+    place = rig_map.write(tiny, print)
     assert "unknown" in place.read_text()
     assert place.with_name(rig_map.FIGURE).is_file()
 
@@ -149,7 +150,7 @@ def test_a_sweep_that_is_stopped_goes_on(tiny: Rig, fake: Fake, how: signal.Sign
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     process.send_signal(how)
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANG_S)
     before = journal(tiny)
     time.sleep(0.3)
     for other in psutil.process_iter(["cmdline"]):

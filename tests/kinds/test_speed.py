@@ -19,6 +19,7 @@ from common.errors import RigError
 from common.kinds.speed import plan as speed
 from common.measure import arms, run
 from common.rig import Rig
+from tests.helpers.limits import HANG_S
 from tests.helpers.run_script import Done, begin, measure, measure_as_process
 
 Fake = Callable[..., Engine]
@@ -179,7 +180,7 @@ def test_stopped_at_any_point_it_goes_on(tiny: Rig, fake: Fake, how: signal.Sign
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(how)
-    _out, err = process.communicate(timeout=30)
+    _out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(how, -9)
     assert "Traceback" not in err
     time.sleep(0.3)

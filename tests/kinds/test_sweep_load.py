@@ -159,7 +159,7 @@ SWEEP = {"SWEEP_PARALLEL": "2", "SWEEP_CTX_SIZE": "2048", "SWEEP_PROMPTS": "mixe
 def test_a_whole_sweep_by_batches_and_in_closed_loops(tiny: Rig, fake: Fake) -> None:
     """The server gives each request its own rate, half of it with a drafter."""
     fake(rate="8000", speed_ups="2:0.5", accept="1,0", ttft_ms="20")
-    limits = {"GOODPUT_TTFT_MS": "1000", "GOODPUT_TPOT_MS": ""}
+    limits = {"GOODPUT_TTFT_MS": "1000", "GOODPUT_TPOT_MS": "0"}
     done = measure("sweep", tiny, **SWEEP, **limits, STREAM_GAPS="1")
     assert done.code == 0, done.err
     (folder,) = tiny.runs_folder.iterdir()
@@ -213,6 +213,6 @@ def test_a_stall_shows_in_the_report_of_a_sweep(tiny: Rig, fake: Fake) -> None:
 
 
 def test_without_a_loop_there_is_none(tiny: Rig) -> None:
-    rig = sweep.sweep_base(tiny.variant({**SWEEP, "SWEEP_LOOP_S": ""}))
+    rig = sweep.sweep_base(tiny.variant({**SWEEP, "SWEEP_LOOP_S": "0"}))
     assert not any(cell.users for cell in sweep.sweep_plan(rig, Words("")).cells)
     assert any(cell.users for cell in sweep.sweep_plan(sweep.sweep_base(tiny), Words("")).cells)

@@ -17,6 +17,7 @@ from mcp.types import CallToolResult, TextContent, Tool
 from common.engines.llamacpp.build import Engine
 from common.rig import ROOT
 from tests.conftest import TINY
+from tests.helpers.limits import HANG_S
 
 SPEED_RUN = "2026-11-29-speed-cpu"
 
@@ -38,7 +39,7 @@ class Client:
         }
 
     def begin(
-        self, tool: str, arguments: Mapping[str, Any], limit_s: float = 100
+        self, tool: str, arguments: Mapping[str, Any], limit_s: float = HANG_S
     ) -> "Future[CallToolResult]":
         """Call a tool without waiting for it."""
         self.progress = told = []

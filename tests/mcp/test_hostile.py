@@ -10,6 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from common.engines.llamacpp.build import Engine
+from tests.helpers.limits import HANG_S
 from tests.mcp.client import SPEED_RUN, Client, Place
 
 pytestmark = pytest.mark.engine
@@ -119,7 +120,7 @@ def test_standard_output_holds_the_protocol_only(place: Place) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, **place.environment},
-        timeout=60,
+        timeout=HANG_S,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0]["result"]["serverInfo"]["name"] == place.rig.name

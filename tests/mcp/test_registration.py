@@ -118,5 +118,5 @@ def test_a_download_tells_its_bytes(hub_rig: Rig, tmp_path: Path) -> None:
         assert told == sorted(told)
         assert told[-1] == 300_000
         states = {file["role"]: file for file in found["files"]}
-        assert states["drafter"]["state"] == "as the pinned prefix (make pin)"
+        assert states["drafter"]["state"] == "as published, by its first digits (make pin)"
         assert states["model"]["here"] is False

@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from common.engines.llamacpp.build import Engine
 from common.known import chain as pair
+from tests.helpers.runs import TUNE, change_summary, copied
 from tests.mcp.client import SPEED_RUN, Client, Place, text
 
 pytestmark = pytest.mark.engine
@@ -401,6 +402,12 @@ def test_comparing(shared: Client) -> None:
     assert found["comparison"]
 
 
+def tuned(folder: Path, head: dict[str, Any]) -> None:
+    """A tune run that recommends to do without a drafter."""
+    copied(TUNE, folder, lambda manifest: manifest.update(head))
+    change_summary(folder, lambda made: made["recommendation"].update(changes={"SPEC_TYPE": ""}))
+
+
 def test_recommending(shared: Client, place: Place) -> None:
     told = shared.call("recommend", workload="chat")
     assert told["changes"] is None
@@ -409,17 +416,7 @@ def test_recommending(shared: Client, place: Place) -> None:
     assert shared.call("recommend", workload="documents")["run"] is None
     runs = place.rig / "benchmarks" / "runs"
     for name, ended in (("2026-11-28-tune-cpu", "2026-11-28"), ("2026-11-29-tune-cpu", None)):
-        (runs / name).mkdir()
-        manifest = {"what": "tune", "rig": place.rig.name, "started": name[:10], "ended": ended}
-        (runs / name / "manifest.json").write_text(json.dumps(manifest))
-        recommendation = {
-            "workload": "chat",
-            "changes": {"SPEC_TYPE": ""},
-            "speed_up": {"ratio": 1.6, "low": 1.4, "high": 1.8, "verdict": "pays"},
-            "reason": "no drafter is faster",
-        }
-        summary = {"what": "tune", "quick": False, "recommendation": recommendation}
-        (runs / name / "summary.json").write_text(json.dumps(summary))
+        tuned(runs / name, {"started": name[:10], "ended": ended, "rig": place.rig.name})
     told = shared.call("recommend", workload="chat")
     assert told["run"] == "2026-11-28-tune-cpu"
     assert told["changes"] == {"SPEC_TYPE": ""}

@@ -1,11 +1,13 @@
 """Energy from the journal to the report: what trials drew, and what a token costs."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from common import kinds, report
@@ -51,8 +53,8 @@ def drawing(monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], object]) -> N
     """Do `draw` with the number of the trial while its requests run; not for a server's check."""
     ask, count = client.ask, [0]
 
-    def asked(*arguments: Any) -> list[client.Reply]:
-        replies = ask(*arguments)
+    def asked(*arguments: Any, **named: Any) -> list[client.Reply]:
+        replies = ask(*arguments, **named)
         draw(count[0])
         count[0] += 1
         return replies
@@ -88,7 +90,7 @@ def test_packages_of_a_cpu_host(
     assert ABSENT not in text(tiny)
 
 
-def test_a_card_that_is_lost_leaves_trials_without(
+def test_a_card_that_is_lost_ends_the_run_and_the_trial_is_not_kept(
     tiny: Rig,
     fake: Fake,
     stand: Stand,  # noqa: F811 (the fixture)
@@ -101,16 +103,18 @@ def test_a_card_that_is_lost_leaves_trials_without(
     def draw(trial: int) -> None:
         assert stand.energy_mj is not None
         stand.energy_mj += 128_000
-        stand.lost = trial >= 4
+        stand.lost = pynvml.NVML_ERROR_GPU_IS_LOST if trial == 4 else None
 
     drawing(monkeypatch, draw)
     done = speed(tiny)
+    assert done.code == 1
+    assert re.fullmatch(r"error: the card is lost \(NVML: .*RESUME=1\n", done.err)
+    assert [line["energy_j"] for line in lines(tiny)] == [128] * 4
+    stand.lost = None
+    done = speed(tiny, RESUME="1")
     assert done.code == 0, done.err
-    assert [line["energy_j"] for line in lines(tiny)] == [128] * 4 + [None] * 5
-    assert lines(tiny)[-1]["memory_mib"]["card"] is None
-    _none, two = summary(tiny)["energy"]["arms"]
-    assert (two["joules_per_token"], two["measured"], two["of"]) == (2, 1, 3)
-    assert "the card's own counter, so of the card alone" in text(tiny)
+    assert [line["energy_j"] for line in lines(tiny)] == [128] * 9
+    assert [line["throttles"] for line in lines(tiny)] == [[]] * 9
 
 
 def test_what_goes_on_with_a_run_keeps_to_its_source(

@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 
 from common.engines.llamacpp.build import Engine
+from common.engines.llamacpp.counters import Counters
 from common.errors import RigError
 from common.known import chain
-from common.measure import loop, run
+from common.measure import loop, resume, run
 from common.measure.arms import GREEDY
 from common.measure.log import Log
 from common.measure.plan import Arm, Cell, Plan, Round
 from common.rig import Rig
 from common.serving import client
+from common.serving.process import Server
 from tests.helpers.runs import MADE
 
 Fake = Callable[..., Engine]
+Replies = list[client.Reply]
 CELLS = ("first", "second", "third")
 AT_ONCE = 3
 TOKENS = 64
@@ -35,8 +38,11 @@ def plan_of(mark_failures: bool) -> Plan:
 def measured(rig: Rig, engine: Engine, out: Path, plan: Plan) -> list[dict[str, Any]]:
     rig = rig.variant({"PARALLEL": str(AT_ONCE), "SPEC_DRAFT_N_MAX": "1"})
     manifest = {**MADE, "plan": plan.to_json(), "settings": rig.settings()}
-    begin = run.resume if out.exists() else run.create
-    with begin(rig, "sweep", manifest, out) as current:
+    if out.exists():
+        begun = resume.resume(rig, "sweep", manifest, out, print)
+    else:
+        begun = run.create(rig, "sweep", manifest, out)
+    with begun as current:
         loop.measure(plan, rig, engine, current, lambda *_: None)
     return run.read_lines(out, run.JOURNAL)
 
@@ -69,8 +75,8 @@ def test_every_reason_is_kept_once_and_counted(
 ) -> None:
     ask = client.ask
 
-    def lossy(url: str, bodies: list[dict[str, Any]], timeout_s: float) -> list[client.Reply]:
-        replies = ask(url, bodies, timeout_s)
+    def lossy(url: str, bodies: list[dict[str, Any]], *more: Any, **named: Any) -> Replies:
+        replies = ask(url, bodies, *more, **named)
         if "second" in bodies[0]["messages"][0]["content"]:
             for reply, error in zip(replies, ("late", "lost", "late"), strict=True):
                 reply.error = error
@@ -100,3 +106,51 @@ def test_the_known_answer_counts_bytes_as_the_engine_does(
     assert log.cells_wrong(log.trials) == []
     (row,) = log.known_answer(log.trials) or []
     assert row["equal"], row
+
+
+@pytest.mark.parametrize("mark_failures", [False, True])
+def test_nothing_of_a_strangers_server_is_kept(
+    tiny: Rig, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark_failures: bool
+) -> None:
+    """One that took the port meanwhile ends the run, also where failures are only noted."""
+    looks = []
+
+    def taken(server: Server) -> None:
+        looks.append(server)
+        if len(looks) > 2:  # at the start, after the first trial, after the second
+            raise RigError("port 1 is answered by another program too")
+
+    monkeypatch.setattr(Server, "check_ours", taken)
+    with pytest.raises(RigError, match="answered by another program"):
+        measured(tiny, fake(), tmp_path / "run", plan_of(mark_failures))
+    assert [line["cell"] for line in run.read_lines(tmp_path / "run", run.JOURNAL)] == ["first"]
+    assert not looks[-1].alive
+
+
+def test_a_reply_of_nobody_knows_whom_is_no_reply(
+    tiny: Rig, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our server is gone when the trial is over, though everything was answered."""
+    counters = Server.counters
+
+    def last_breath(server: Server) -> Counters:
+        found = counters(server)
+        assert server.process is not None
+        if "second" in asked:
+            asked.clear()
+            server.process.kill()
+            server.process.wait()
+        return found
+
+    asked: list[str] = []
+    ask = client.ask
+
+    def noted(url: str, bodies: list[dict[str, Any]], *more: Any, **named: Any) -> Replies:
+        asked.extend(word for word in CELLS if word in bodies[0]["messages"][0]["content"])
+        return ask(url, bodies, *more, **named)
+
+    monkeypatch.setattr(client, "ask", noted)
+    monkeypatch.setattr(Server, "counters", last_breath)
+    lines = measured(tiny, fake(), tmp_path / "run", plan_of(True))
+    assert [line["failed"] is None for line in lines] == [True, False, True]
+    assert "llama-server has ended" in lines[1]["failed"]

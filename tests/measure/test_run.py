@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.errors import RigError
 from common.host import facts
-from common.measure import run
+from common.measure import resume, run
 from common.rig import ROOT, Rig
 from tests.helpers.runs import MADE
 
@@ -21,6 +22,10 @@ SETTINGS = {**MADE, "settings": {"PORT": "1", "CTX_SIZE": "8"}}
 
 def line(a: int) -> dict[str, object]:
     return {"command": "a", "failed": None, "seconds": a, "source_bytes": 1, "threads": 1}
+
+
+def resumed(rig: Rig, what: str, manifest: dict[str, Any], out: Path | None = None) -> run.Run:
+    return resume.resume(rig, what, manifest, out, print)
 
 
 def read(folder: Path) -> list[float]:
@@ -46,7 +51,7 @@ def test_a_torn_last_line_is_left_out_and_dropped(tiny: Rig) -> None:
     path = current.folder / run.JOURNAL
     path.write_bytes(path.read_bytes() + b'{"a": 2, "b')
     assert read(current.folder) == [1]
-    run.resume(tiny, "speed", SETTINGS).append(run.JOURNAL, line(3))
+    resumed(tiny, "speed", SETTINGS).append(run.JOURNAL, line(3))
     assert read(current.folder) == [1, 3]
 
 
@@ -78,26 +83,26 @@ def test_resume_takes_the_last_unfinished_run(tiny: Rig) -> None:
     first = run.create(tiny, "speed", SETTINGS)
     second = run.create(tiny, "speed", SETTINGS)
     second.finish()
-    assert run.resume(tiny, "speed", SETTINGS).folder == first.folder
+    assert resumed(tiny, "speed", SETTINGS).folder == first.folder
     first.finish()
     with pytest.raises(RigError, match="no unfinished speed run"):
-        run.resume(tiny, "speed", SETTINGS)
+        resumed(tiny, "speed", SETTINGS)
     with pytest.raises(RigError, match="is finished"):
-        run.resume(tiny, "speed", SETTINGS, first.folder)
+        resumed(tiny, "speed", SETTINGS, first.folder)
 
 
 def test_resume_under_other_settings_is_refused_by_name(tiny: Rig) -> None:
     run.create(tiny, "speed", SETTINGS)
     other = {**MADE, "settings": {"PORT": "1", "CTX_SIZE": "16"}}
     with pytest.raises(RigError, match="CTX_SIZE was '8', is now '16'"):
-        run.resume(tiny, "speed", other)
+        resumed(tiny, "speed", other)
 
 
 def test_a_run_of_before_versions_can_be_continued(tiny: Rig) -> None:
     current = run.create(tiny, "speed", SETTINGS)
     del current.manifest["version"]
     current.write_manifest()
-    assert run.resume(tiny, "speed", SETTINGS).folder == current.folder
+    assert resumed(tiny, "speed", SETTINGS).folder == current.folder
 
 
 def test_reading_something_else_is_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -78,6 +79,25 @@ def test_a_document_that_is_missing_or_not_utf8(tiny: Rig, tmp_path: Path) -> No
     (tmp_path / "latin.txt").write_bytes("Grüße".encode("latin-1"))
     with pytest.raises(RigError, match="is not UTF-8: byte 2"):
         doc(tiny, tmp_path / "latin.txt")
+
+
+def test_a_packed_document_that_is_damaged(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "doc.txt.gz"
+    whole = gzip.compress(b"hello" * 1000)
+    for content in (whole[:-9], whole[:12] + b"\xff" * 8 + whole[20:], b"plain text", whole[:1]):
+        path.write_bytes(content)
+        with pytest.raises(RigError, match=r"doc\.txt\.gz cannot be read: \S") as caught:
+            doc(tiny, path)
+        assert "None" not in str(caught.value)
+    path.write_bytes(whole)
+    monkeypatch.setattr(texts, "MOST_BYTES", 4999)
+    with pytest.raises(RigError, match="is longer than 4,999 bytes"):
+        doc(tiny, path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RigError, match="is not a file"):
+        doc(tiny, tmp_path / "pipe")
 
 
 def test_the_default_says_where_it_is_from(

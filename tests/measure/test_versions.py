@@ -114,9 +114,12 @@ def test_what_does_not_hold_to_its_type_is_named(copy: Path) -> None:
     path.write_text(json.dumps({**line, "version": 1}) + "\n")
     with pytest.raises(RigError, match=r"line 1 is damaged \(.*note is not as its schema says"):
         run.read_lines(copy, run.JOURNAL)
-    old = {key: value for key, value in line.items() if key != "version"}
+    old = {key: value for key, value in line.items() if key not in ("version", "note")}
     path.write_text(json.dumps(old) + "\n")
     assert run.read_lines(copy, run.JOURNAL) == [old]
+    path.write_text(json.dumps({**old, "note": "hello"}) + "\n")
+    with pytest.raises(RigError, match=r"line 1 is damaged \(.*note is not as its schema says"):
+        run.read_lines(copy, run.JOURNAL)
 
 
 def test_every_kind_of_file_has_a_type() -> None:

@@ -74,7 +74,8 @@ def test_three_files_with_the_names_that_formats_expects(
 
 def test_pins_are_compared(make: Callable[..., list[Made]]) -> None:
     digest = make()[1].sha256
-    assert make(pin=digest[:16])[1].note.endswith("; as pinned")
+    assert make(pin=digest[:16])[1].note.endswith("; as published, by its first digits")
+    assert make(pin=digest)[1].note.endswith("; as pinned")
     assert make(pin="0" * 16)[1].note.endswith(f"; not the pinned file ({'0' * 16})")
 
 

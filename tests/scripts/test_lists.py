@@ -101,7 +101,7 @@ def test_every_command_of_compose_is_a_verb() -> None:
 @pytest.mark.parametrize("target", sorted(FETCHING))
 def test_each_file_has_a_target(target: str) -> None:
     _code, said, _err = rig_rules.make(ROOT, "-n", "-C", RIGS[0], target)
-    assert f"/scripts/fetch.py {RIGS[0]} {target}\n" in said
+    assert f'/scripts/fetch.py "$RIG" {target}\n' in said
 
 
 def test_the_file_of_an_accuracy_test_reaches_containers_and_mcp_clients(

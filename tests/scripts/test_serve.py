@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletionChunk
 from common.engines.llamacpp.build import Engine
 from common.known import chain as pair
 from common.rig import ROOT, Rig
+from tests.helpers.limits import HANG_S
 
 pytestmark = pytest.mark.engine
 
@@ -52,7 +53,7 @@ class Served:
         pytest.fail(f"serve ended: {self.said}")
 
     def rest(self) -> tuple[int, str]:
-        out, _ = self.process.communicate(timeout=30)
+        out, _ = self.process.communicate(timeout=HANG_S)
         return self.process.returncode, out
 
 

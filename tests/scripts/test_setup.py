@@ -17,6 +17,7 @@ from common import packages, pip, uv
 from common.errors import RigError
 from common.rig import ROOT
 from tests.helpers import rig_rules
+from tests.helpers.limits import HANG_S
 from tests.helpers.tiny_wheel import script, wheel
 
 pytestmark = pytest.mark.usefixtures("users_cache")  # for the uv that set-up has brought
@@ -92,7 +93,7 @@ class Project:
 
     def set_up(self, kind: str = "runtime", **environment: str) -> tuple[int, str, str]:
         with self.start(kind, **environment) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
         return process.returncode, out, err
 
     def has(self, module: str) -> bool:
@@ -142,7 +143,7 @@ def test_an_interrupted_set_up_is_made_anew(project: Project) -> None:
     with project.start() as process:
         wait_for(project.home / "installing")
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert "Traceback" not in out + err
     half = project.root / ".venv" / "half-installed"
@@ -158,7 +159,7 @@ def test_two_at_once_do_not_meet(project: Project) -> None:
     with project.start() as first:
         wait_for(project.home / "installing")
         with project.start() as second:
-            said = [process.communicate(timeout=60) for process in (first, second)]
+            said = [process.communicate(timeout=HANG_S) for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0)
     assert said[1] == (
         "set-up: another make is installing the Python packages; waiting for it\n",
@@ -210,6 +211,30 @@ def test_another_python_that_is_asked_for_makes_it_anew(project: Project) -> Non
     assert project.set_up()[1] == "handed over\n"
     assert project.set_up(BASE_PYTHON="python3")[1].startswith("set-up: installing")
     assert json.loads(record.read_text()) == said
+
+
+@pytest.mark.parametrize("record", ["", "null", "7", "[" * 100_000, {"locks": None}, {"locks": []}])
+def test_an_odd_record_of_what_is_installed_is_made_anew(project: Project, record: object) -> None:
+    project.uv()
+    project.set_up()
+    path = project.root / ".venv" / packages.RECORD
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps(said | record) if isinstance(record, dict) else str(record))
+    code, out, err = project.set_up()
+    assert (code, err) == (0, "")
+    assert out.startswith("set-up: installing")
+    assert json.loads(path.read_text()) == said
+
+
+def test_a_lock_file_that_is_gone_is_one_line(project: Project) -> None:
+    project.uv()
+    project.set_up()
+    (project.root / "requirements.lock").unlink()
+    code, _out, err = project.set_up()
+    assert code == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "requirements.lock" in err
 
 
 def test_an_old_python_gets_one_line() -> None:
@@ -313,9 +338,16 @@ def test_demo_says_first_what_it_will_do() -> None:
     assert out.startswith('echo "demo: sets up Python packages')
 
 
-def test_make_test_hands_its_words_to_pytest() -> None:
-    _code, out, _err = rig_rules.make(ROOT, "-n", "test", "PYTEST=-k 'setup and not uv'")
-    assert re.search(r"-m pytest.* -k 'setup and not uv'$", out, re.MULTILINE)
+def test_make_test_hands_its_words_to_pytest(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PYTEST_ADDOPTS|$*"\n')
+    python.chmod(0o755)
+    stands = [f"PYTHON={python}", f"BASE_PYTHON={python}", "WORKERS=3"]
+    words = "-k 'setup and not uv'"
+    _code, out, _err = rig_rules.make(ROOT, "test", f"PYTEST={words}", *stands)
+    assert f"{words} |-m pytest -n 3\n" in out
+    _code, out, _err = rig_rules.make(ROOT, "test-random", f"PYTEST={words}", *stands)
+    assert f"{words} -p randomly|-m pytest -n 3\n" in out
 
 
 def wait_for(path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from common import places, rig
 from common.engines.llamacpp import serve
@@ -20,7 +21,8 @@ from common.serving.process import Server
 
 FACTS = (
     "llama-server -m MODEL --host 127.0.0.1 --port 8080 -ngl 99 -c 8192 -ctk f16 -ctv f16 -fa 1 "
-    "--reasoning off --metrics -md DRAFTER --spec-type draft-mtp -ngld all --spec-draft-n-max N"
+    "--reasoning off --metrics --cors-origins localhost --no-slots -md DRAFTER "
+    "--spec-type draft-mtp -ngld all --spec-draft-n-max N"
 )
 
 
@@ -182,6 +184,81 @@ def test_settings_in_the_environment_do_not_reach_the_server(
 ) -> None:
     monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1")
     assert "LLAMA_ARG_CTX_SIZE" not in serve.environment()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["AIP_MODE", "AIP_HTTP_PORT", "LLAMA_CACHE", "LLAMA_TRACE", "HF_TOKEN", "HTTP_PROXY", "HOST"],
+)
+def test_a_server_is_told_only_what_it_needs(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    for kept in ("PATH", "CUDA_VISIBLE_DEVICES", "GGML_CUDA_FORCE_MMQ", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(kept, "kept")
+        assert serve.environment()[kept] == "kept"
+    monkeypatch.setenv(key, "PREDICTION")
+    assert key not in serve.environment()
+
+
+@pytest.mark.engine
+def test_the_port_is_the_rigs_whatever_the_environment_says(
+    tiny: Rig, real_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIP_MODE", "PREDICTION")
+    with Server(tiny, real_engine, tmp_path / "log") as running:
+        assert serve.healthy(tiny.url)
+        assert running.check is not None
+
+
+@pytest.mark.engine
+def test_an_ipv6_address_is_served_and_asked(
+    tiny: Rig, real_engine: Engine, tmp_path: Path
+) -> None:
+    six = tiny.variant({"HOST": "::1"})
+    with Server(six, real_engine, tmp_path / "log") as running:
+        assert running.check is not None
+        assert running.check.draft_n
+        assert six.url == f"http://[::1]:{six.port}"
+        assert serve.properties(six.url)["total_slots"]
+
+
+EVIL = ("https://evil.example", "http://localhost.evil.example", "null")
+
+
+def allowed(url: str, origin: str, path: str = "/v1/chat/completions") -> list[str | None]:
+    """Whom the preflight and the reply let read them."""
+    head = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    asked = requests.options(url + path, headers=head, timeout=10)
+    told = requests.post(url + path, json=body, headers=head, timeout=10)
+    assert told.ok
+    name = "Access-Control-Allow-Origin"
+    return [asked.headers.get(name), told.headers.get(name)]
+
+
+@pytest.mark.engine
+def test_no_other_web_page_may_read_replies(tiny: Rig, real_engine: Engine, tmp_path: Path) -> None:
+    with Server(tiny, real_engine, tmp_path / "log"):
+        for origin in EVIL:
+            assert allowed(tiny.url, origin) == [None, None]
+        here = "http://localhost:3000"
+        assert allowed(tiny.url, here) == [here, here]
+        assert not requests.get(f"{tiny.url}/slots", timeout=10).ok
+    chat = "https://chat.example.org"
+    with Server(tiny.variant({"CORS_ORIGINS": chat}), real_engine, tmp_path / "log"):
+        assert allowed(tiny.url, chat) == [chat, chat]
+        for origin in EVIL:
+            assert origin not in allowed(tiny.url, origin)
+            assert "*" not in allowed(tiny.url, origin)
+
+
+def test_a_model_on_two_cards_is_an_error(tiny: Rig, tmp_path: Path) -> None:
+    log = (
+        "load_tensors: offloaded 36/36 layers to GPU\n"
+        "load_tensors:        CUDA0 model buffer size = 9 MiB\n"
+        "load_tensors:        CUDA{} model buffer size = 9 MiB\n"
+    )
+    on_card(tiny, tmp_path, log.format(0)).check_residency()
+    with pytest.raises(RigError, match=r"on 2 cards \(CUDA0, CUDA1\)"):
+        on_card(tiny, tmp_path, log.format(1)).check_residency()
 
 
 def test_a_killed_parent_takes_its_server_along(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 import time
 from typing import Any
 
@@ -368,15 +369,10 @@ def test_a_null_error_does_not_end_the_stream() -> None:
     assert ask(steps).content == TEXT * 2
 
 
-def test_what_watch_raises_closes_the_connections() -> None:
-    class Stop(BaseException):
-        pass
-
-    def watch() -> None:
-        if server.sent[1:]:
-            raise Stop
-
+def test_once_it_is_stopped_the_connections_are_closed() -> None:
     server = Scripted([(0, CHUNKED + chunked(ROLE)), (0.02, chunked(WORD))], again=True)
-    with pytest.raises(Stop):
-        client.ask(server.url, [client.chat("hello", 3)], 300, watch=watch)
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    (reply,) = client.ask(server.url, [client.chat("hello", 3)], 300, stop)
+    assert reply.error == "cancelled"
     assert server.left.wait(60)

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from safetensors.numpy import save_file
 
 from common.errors import RigError
 from common.weights import q4_0
-from common.weights.checkpoint import INDEX, open_checkpoint, read
+from common.weights.checkpoint import INDEX, MOST_JSON, open_checkpoint, read
 from tests.helpers.small_model import weights, write_snapshot
 
 
@@ -106,6 +107,12 @@ def test_file_that_shrinks_while_read(tmp_path: Path) -> None:
         read(last, 0, last.size)
 
 
+def entry(**changes: object) -> bytes:
+    """A header of one tensor, with something else in place of what is right."""
+    right = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
+    return json.dumps({"a": right | changes}).encode()
+
+
 @pytest.mark.parametrize(
     "header",
     [
@@ -113,7 +120,27 @@ def test_file_that_shrinks_while_read(tmp_path: Path) -> None:
         b"[1, 2]",
         b'{"a": {"dtype": "BF16"}}',
         b'{"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0]}}',
+        b"[" * 100_000,
+        b'{"a": ' * 50_000,
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        entry(shape=[1e999]),
+        entry(shape=[2.0]),
+        entry(shape=["2"]),
+        entry(shape=[True, 2]),
+        entry(shape=[-1, -2]),
+        entry(shape=[1] * 200_000),
+        entry(shape="22"),
+        entry(data_offsets=[0, 1e999]),
+        entry(data_offsets=[-4, 0]),
+        entry(data_offsets=[0, None]),
+        entry(data_offsets=[0, 2**64]),
+        entry(dtype=["BF16"]),
+        entry(dtype={}),
+        entry(dtype=None),
     ],
+    ids=lambda header: str(header[:80]),
 )
 def test_damaged_header(tmp_path: Path, header: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
@@ -139,3 +166,55 @@ def test_no_folder_and_empty_folder(tmp_path: Path) -> None:
         open_checkpoint(tmp_path / "none")
     with pytest.raises(RigError, match=r"no \.safetensors file"):
         open_checkpoint(tmp_path)
+
+
+def test_a_header_as_long_as_the_file(tmp_path: Path) -> None:
+    """A sparse file of gigabytes is not read whole."""
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write((2**31 - 8).to_bytes(8, "little"))
+        file.truncate(2**31)
+    tracemalloc.start()
+    with pytest.raises(RigError, match="no readable safetensors header"):
+        open_checkpoint(tmp_path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 4 * MOST_JSON
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"a": 7},
+        {"a": None},
+        {"a": ["x.safetensors"]},
+        {"a": "a" * 5000 + ".safetensors"},
+        {"a": "../x.safetensors"},
+        {"a": "/srv/x.safetensors"},
+        {"a": "x\0.safetensors"},
+        {"a": "x.json"},
+        ["a"],
+        7,
+        None,
+    ],
+    ids=lambda places: str(places)[:60],
+)
+def test_an_index_that_names_no_files(places: object, tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": places}))
+    with pytest.raises(RigError, match="fetch it again") as caught:
+        open_checkpoint(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"\xff", b" " * (MOST_JSON + 1)], ids=len)
+def test_an_index_that_is_none(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_bytes(text)
+    with pytest.raises(RigError, match="is not an index"):
+        open_checkpoint(tmp_path)
+
+
+def test_a_file_that_goes_while_read(tmp_path: Path) -> None:
+    path = write_snapshot(tmp_path, weights()) / "model.safetensors"
+    last = max(open_checkpoint(tmp_path).values(), key=lambda tensor: tensor.offset)
+    path.unlink()
+    with pytest.raises(RigError, match=r"No such file or directory; make or fetch it again"):
+        read(last, 0, last.size)

@@ -35,3 +35,12 @@ def test_refuses_a_name_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "out.bin").write_text("mine")
     with pytest.raises(RigError, match=r"out\.bin exists"):
         PartFile(tmp_path / "out.bin", 2)
+
+
+def test_a_part_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+    other = tmp_path / "precious"
+    other.write_bytes(b"precious")
+    (tmp_path / "out.bin.part").symlink_to(other)
+    with pytest.raises(RigError, match="cannot write"), PartFile(tmp_path / "out.bin", 2):
+        pytest.fail("entered")
+    assert other.read_bytes() == b"precious"

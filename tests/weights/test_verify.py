@@ -5,11 +5,12 @@ import gguf
 import numpy as np
 import pytest
 
+from common.errors import RigError
 from common.weights import exact
 from common.weights import verify as check_module
 from common.weights.checkpoint import open_checkpoint
 from common.weights.exact import plan, repack
-from common.weights.gguf_file import open_gguf
+from common.weights.gguf_file import GgufWriter, Tensor, open_gguf
 from common.weights.verify import check
 from tests.helpers.small_model import weights, write_q8_0, write_snapshot
 
@@ -64,3 +65,14 @@ def test_formats_rank_as_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert q4.relative_error < 0.002 < q8.relative_error
     assert q4.bytes * 34 == q8.bytes * 18
     json.dumps([q4.__dict__])
+
+
+def test_a_type_that_the_package_does_not_decode_is_one_line(tmp_path: Path) -> None:
+    values = np.zeros((2, 32), np.float32)
+    snapshot = open_checkpoint(write_snapshot(tmp_path / "s", {NAME: values}))
+    kind = gguf.GGMLQuantizationType.F64
+    writer = GgufWriter(tmp_path / "x.gguf", [], [Tensor("token_embd.weight", (2, 32), kind)], 32)
+    with writer:
+        writer.write(writer.tensors[0], 0, values.astype(np.float64))
+    with pytest.raises(RigError, match="is F64, which the gguf package does not decode"):
+        check(snapshot, open_gguf(tmp_path / "x.gguf"))

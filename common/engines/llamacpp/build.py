@@ -14,9 +14,9 @@ from typing import Any, TextIO
 
 from common import places
 from common.digest import sha256
-from common.engines.llamacpp import build_tools, embedded, source
+from common.engines.llamacpp import build_tools, embedded, jobs, source
 from common.engines.llamacpp.source import Source
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.rig import Rig
 
 CONTAINER = Path("/opt/llama.cpp/bin/llama-server")
@@ -38,6 +38,10 @@ CMAKE = (
 # A build container has no libcuda.so.1; it comes with the driver at run time.
 CMAKE_CUDA = ("-DGGML_CUDA=ON", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined")
 Progress = Callable[[int, int], None]
+
+
+class OddRecordError(RigError):
+    """An engine is there, but what was written down of it is damaged."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,53 @@ def find(rig: Rig) -> Engine:
     raise RigError(f"no engine for {rig.name} yet; get it with: make engine RIG={rig.name}")
 
 
+def full_commit(rig: Rig) -> str | None:
+    """All digits of the rig's commit, where an engine was built of it and tpu.env has fewer."""
+    pinned = rig.llama_cpp_commit
+    if not pinned or len(pinned) == 40:
+        return None
+    try:
+        built = (find(rig).info.get("source") or {}).get("commit")
+    except RigError:
+        return None
+    return built if isinstance(built, str) and built.startswith(pinned) else None
+
+
 def _read(server: Path) -> Engine:
-    return Engine(server, json.loads(server.with_name(INFO).read_text()))
+    """The engine with what was written down of it. Raises RigError if that is no such record."""
+    path = server.with_name(INFO)
+    problem = "it is no file" if path.exists() and not path.is_file() else ""
+    info: Any = None
+    try:
+        info = info if problem else json.loads(path.read_text(encoding="utf-8"))
+        problem = problem or _oddity(info)
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except (ValueError, RecursionError):
+        problem = "not JSON"
+    if problem:
+        ours = server.is_relative_to(places.cache())
+        raise OddRecordError(
+            f"{path} does not say what engine lies beside it ({problem})",
+            fix=f"delete the folder {server.parent}, then: make engine"
+            if ours
+            else "mend it, or delete it",
+        )
+    return Engine(server, info)
+
+
+def _oddity(info: object) -> str:
+    """What is odd in the record of an engine; empty if it is as `build` and `embedded` write it."""
+    if not isinstance(info, dict):
+        return "not a record"
+    origin = info.get("source")
+    if not isinstance(origin, dict) or not isinstance(info.get("backend"), str):
+        return "source or backend is missing"
+    odd = [key for key in ("kind", "version", "origin") if not isinstance(origin.get(key), str)]
+    cmake = info.get("cmake")
+    if not isinstance(cmake, list) or not all(isinstance(flag, str) for flag in cmake):
+        odd.append("cmake")
+    return f"its {odd[0]} makes no sense" if odd else ""
 
 
 def _foreign(server: Path) -> Engine:
@@ -134,7 +183,8 @@ def _foreign(server: Path) -> Engine:
         raise RigError(f"LLAMA_SERVER={server} is not a program; unset it to use the built engine")
     if server.with_name(INFO).is_file():
         return _read(server)
-    return Engine(server, {"server_sha256": sha256(server), "given_by": "LLAMA_SERVER"})
+    with disk_says(server, "unset LLAMA_SERVER to use the built engine"):
+        return Engine(server, {"server_sha256": sha256(server), "given_by": "LLAMA_SERVER"})
 
 
 def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
@@ -144,7 +194,8 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
     Raises RigError if no source can be had, a tool is missing or the build fails.
     """
     if rig.engine == "embedded":
-        return _read(embedded.install(say))
+        with disk_says(places.cache(), source.DISK):
+            return _read(embedded.install(say))
     chosen = source.first(rig, say, lambda origin: (folder(rig, origin) / INFO).is_file())
     return build_from(rig, chosen, say, progress)
 
@@ -155,10 +206,11 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
     if not home.is_dir():
         check_tools(rig)
         tree = places.cache() / "builds" / home.name
-        tree.mkdir(parents=True, exist_ok=True)
-        _compile(rig, fetched, tree, say, progress)
-        _install(rig, fetched, tree, home)
-        shutil.rmtree(tree)
+        with disk_says(tree, source.DISK):
+            tree.mkdir(parents=True, exist_ok=True)
+            _compile(rig, fetched, tree, say, progress)
+            _install(rig, fetched, tree, home)
+            shutil.rmtree(tree)
     return _read(home / "llama-server")
 
 
@@ -185,13 +237,13 @@ def _compile(
     version = []  # a git tree knows its own
     if origin.kind == "release":
         version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
-    jobs = str(os.cpu_count() or 1)
+    count = str(jobs.jobs(rig.backend))
     configure = ["cmake", "-S", str(origin.folder), "-B", str(tree), "-G", "Ninja"]
-    say(f"compiling llama.cpp for {rig.backend} on {jobs} cores; the log is {tree / 'build.log'}")
+    say(f"compiling llama.cpp for {rig.backend}, {count} at once; the log is {tree / 'build.log'}")
     with (tree / "build.log").open("w") as log:
         steps = [
             [*configure, *cmake_flags(rig), *version],
-            ["cmake", "--build", str(tree), "--target", *PROGRAMS, "-j", jobs],
+            ["cmake", "--build", str(tree), "--target", *PROGRAMS, "-j", count],
         ]
         for step in steps:
             _run_logged(step, log, progress)
@@ -200,7 +252,12 @@ def _compile(
 def _run_logged(step: list[str], log: TextIO, progress: Progress) -> None:
     tail: list[str] = []
     with subprocess.Popen(
-        step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment()
+        step,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=_environment(),
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -245,7 +302,12 @@ def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
 
 def version(server: Path) -> list[str]:
     """What the program says of itself: build number and compiler."""
-    done = subprocess.run([str(server), "--version"], capture_output=True, text=True, timeout=60)
+    try:
+        done = subprocess.run(
+            [str(server), "--version"], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RigError(f"{server} was built but does not run here: {error}") from None
     lines = (done.stdout + done.stderr).splitlines()
     return [line for line in lines if line.startswith(("version", "built"))]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from common import atomic, pip, places
 from common.engines.llamacpp import source
 from common.engines.llamacpp.source import Source
-from common.errors import RigError
+from common.errors import RigError, disk_says
 from common.rig import ROOT, Rig
 
 LOCK = ROOT / "requirements-converter.lock"
@@ -22,6 +22,7 @@ TORCH = "torch==2.13.0+cpu"
 """Not in the lock: the package index has it only with 2 GB of CUDA libraries, which converting does
 not need. The wheel for the CPU alone lies where llama.cpp's own requirements say."""
 LLAMA_REQUIREMENTS = "requirements/requirements-convert_hf_to_gguf.txt"
+WHEELS = ("--only-binary", ":all:")  # pip would run what an archive of sources brings along
 Say = Callable[[str], None]
 
 
@@ -60,7 +61,8 @@ class Converter:
 def prepare(rig: Rig, say: Say) -> Converter:
     """The converter for a rig: source and environment, made if need be."""
     origin = source.first(rig, say)
-    return Converter(origin, environment(origin, say))
+    with disk_says(places.cache(), source.DISK):
+        return Converter(origin, environment(origin, say))
 
 
 def environment(origin: Source, say: Say) -> Path:
@@ -79,12 +81,12 @@ def environment(origin: Source, say: Say) -> Path:
     _run([sys.executable, "-m", "venv", str(home)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
-        _run([*pip, "--no-deps", TORCH])
+        _run([*pip, "--no-deps", *WHEELS, TORCH])
     except RigError:
         index = _torch_index(origin)
         if index is None:
             raise
-        _run([*pip, "--no-deps", "--index-url", index, TORCH])
+        _run([*pip, "--no-deps", *WHEELS, "--index-url", index, TORCH])
     _run([*pip, "--require-hashes", "-r", str(LOCK)])
     ready.touch()
     return python

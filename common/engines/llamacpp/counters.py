@@ -1,13 +1,15 @@
 """Counters: llama-server's /metrics, and what happened between two readings."""
 
+import math
 import re
 from dataclasses import dataclass
 
-import requests
-
+from common.engines import asking
 from common.errors import RigError
 
-_LINE = re.compile(r"llamacpp:(\w+)(?:\{position=\"(\d+)\"\})? ([0-9.eE+-]+)")
+_LINE = re.compile(r"^llamacpp:(\w+)(?:\{position=\"(\d+)\"\})? +(\S+)", re.ASCII | re.MULTILINE)
+LONGEST = 1024
+"""positions of a draft; llama.cpp's own bound on tokens drafted at once is far below"""
 ALWAYS = {"prompt_tokens_total", "tokens_predicted_total", "n_decode_total"}
 """counters that every llama-server has"""
 
@@ -59,9 +61,11 @@ def parse(text: str) -> Counters:
     per_pos: dict[int, int] = {}
     for name, position, value in _LINE.findall(text):
         if name == "spec_decode_num_accepted_tokens_per_pos_total":
-            per_pos[int(position)] = int(float(value))
+            if len(position) > 4 or int(position or 0) >= LONGEST:
+                raise RigError(f"the reply counts drafts of {position[:20]} tokens, which is none")
+            per_pos[int(position or 0)] = int(_number(name, value))
         elif not position:
-            totals[name] = float(value)
+            totals[name] = _number(name, value)
 
     lacking = sorted(ALWAYS - totals.keys())
     if lacking:
@@ -83,14 +87,20 @@ def parse(text: str) -> Counters:
     )
 
 
+def _number(name: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found) or found < 0:
+        raise RigError(f"llamacpp:{name} is {text[:40]}, which is no count")
+    return found
+
+
 def read(url: str) -> Counters:
     """Ask the server at `url`. Raises RigError if it does not answer, or with no counters."""
+    text = asking.text(url, "/metrics", timeout_s=10)
     try:
-        reply = requests.get(f"{url}/metrics", timeout=10)
-        reply.raise_for_status()
-    except requests.RequestException as error:
-        raise RigError(f"{url}/metrics did not answer: {error}") from None
-    try:
-        return parse(reply.text)
+        return parse(text)
     except RigError as error:
         raise RigError(f"{url}/metrics: {error}") from None

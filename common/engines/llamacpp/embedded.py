@@ -72,6 +72,17 @@ def install(say: Callable[[str], None]) -> Path:
     Raises RigError if there is no wheel for this machine, the index cannot be reached, or the
     digest is not the pinned one.
     """
+    try:
+        return _installed(say)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, subprocess.SubprocessError) as error:
+        raise RigError(
+            f"the embedded engine cannot be brought into {folder().parent} ({error})",
+            fix=f"make room there, delete {folder().name} and ../packages/{PACKAGE}-{version()} "
+            f"if they are there, and run it again, or {OTHERWISE}",
+        ) from None
+
+
+def _installed(say: Callable[[str], None]) -> Path:
     home = folder()
     if not home.is_dir():
         check_platform()
@@ -131,21 +142,31 @@ def _fill(part: Path, package: Path) -> None:
     script = f'exec "{_python()}" -I "$(dirname "$0")/{PROGRAM.name}" "$@"'
     server.write_text(f"#!/bin/sh\n{script}\n")
     server.chmod(0o755)
-    done = subprocess.run([str(server), "--version"], capture_output=True, text=True, timeout=60)
+    try:
+        done = subprocess.run(
+            [str(server), "--version"], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = getattr(error, "strerror", None) or "it does not answer"
+        raise RigError(f"the embedded engine does not run here: {reason}", fix=OTHERWISE) from None
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise RigError(f"the embedded engine does not run here: {reason}", fix=OTHERWISE)
-    origin = json.loads((package / "wheel.json").read_text())
-    (library,) = package.glob(f"{PACKAGE}/*.so")
+    try:
+        origin = json.loads((package / "wheel.json").read_text())
+        wheel, digest = str(origin["wheel"]), str(origin["sha256"])
+        (library,) = package.glob(f"{PACKAGE}/*.so")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise RigError(f"{package} is not whole", fix="delete it, then: make engine") from None
     info = {
         "source": {
             "kind": "embedded",
             "version": version(),
             "origin": PACKAGE,
-            "sha256": origin["sha256"],
+            "sha256": digest,
             "commit": None,
         },
-        "wheel": origin["wheel"],
+        "wheel": wheel,
         "backend": "cpu",
         "cuda_version": None,
         "cmake": [],

@@ -1,8 +1,9 @@
 """Memory: what a model takes on a card, part by part, from its files or from its layer sizes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from common.errors import RigError, disk_says, shown
 from common.files import wanted as files
 from common.rig import Rig
 from common.weights.gguf_file import GgufFile, open_gguf
@@ -27,6 +28,9 @@ DEFAULT_SLOTS = 4
 """what llama-server makes of no -np: so many slots, sharing one cache"""
 RUNTIME_MIB = 300.0
 """what CUDA itself takes: its context, the kernels, and room for matrix products"""
+MOST_LAYERS = 1000
+"""twice what llama.cpp allows (LLAMA_MAX_LAYERS)"""
+MOST_VALUES = 2**40
 SLIDING = "attention.sliding_window"
 HOST_ONLY = ("per_layer_token_embd.weight",)
 """llama.cpp looks up rows of these on the host, so a card does without them"""
@@ -151,7 +155,8 @@ def load_of(rig: Rig) -> Load:
 def weights_mib(file: GgufFile, on_card: bool) -> float:
     """The weights of one file in MiB; on a card those that it must hold."""
     if not on_card:
-        return file.path.stat().st_size / 2**20
+        with disk_says(file.path, "fetch it again"):
+            return file.path.stat().st_size / 2**20
     return held_mib((tensor.name, tensor.nbytes) for tensor in file.tensors)
 
 
@@ -247,18 +252,28 @@ def model_of_shape(shape: Shape, role: str) -> Model:
 
 
 def model_of_file(file: GgufFile) -> Model:
-    """The same from a GGUF file's settings."""
+    """The same from a GGUF file's settings. Raises RigError where they make no model."""
     arch = file.value("general.architecture")
 
-    def each(name: str, default: int = 0) -> list[int]:
+    def counts(name: str) -> tuple[int, ...]:
+        key = f"{arch}.{name}"
+        return tuple(_count(file, key, number) for number in file.numbers(key))
+
+    def each(name: str, default: int = 0) -> Sequence[int]:
         """The numbers of a setting, one a layer even where it is the same for all."""
-        numbers = [int(number) for number in file.numbers(f"{arch}.{name}")] or [default]
-        return numbers * count if len(numbers) == 1 else numbers
+        numbers = counts(name) or (default,)
+        if len(numbers) == 1:
+            return numbers * count
+        if len(numbers) < count:
+            raise _makes_no_model(file, f"{arch}.{name} has {len(numbers)} numbers for {count}")
+        return numbers
 
     def one(name: str, default: int = 0) -> int:
-        return int((file.numbers(f"{arch}.{name}") or (default,))[0])
+        return (counts(name) or (default,))[0]
 
     count, hidden, window = one("block_count"), one("embedding_length"), one(SLIDING)
+    if count > MOST_LAYERS:
+        raise _makes_no_model(file, f"{arch}.block_count is {count}")
     # Gemma 3 says only the window: five sliding layers, then a full one.
     pattern = file.numbers(f"{arch}.{SLIDING}_pattern")
     pattern = pattern or tuple(layer % 6 != 5 for layer in range(count))
@@ -282,6 +297,16 @@ def model_of_file(file: GgufFile) -> Model:
     )
     per_layer = count * one("embedding_length_per_layer_input")
     return Model(tuple(layers), window, hidden, wide, per_layer)
+
+
+def _count(file: GgufFile, key: str, number: int | float) -> int:
+    if not 0 <= number <= MOST_VALUES:  # nor is NaN
+        raise _makes_no_model(file, f"{key} is {number}")
+    return int(number)
+
+
+def _makes_no_model(file: GgufFile, what: str) -> RigError:
+    return RigError(f"{file.path} describes no model: {shown(what)}", fix="fetch it again")
 
 
 def _padded(count: int) -> int:

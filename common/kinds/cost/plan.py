@@ -5,12 +5,12 @@ accepts drafted tokens at random (`--spec-synth-rates`); everything else happens
 measured is how dear a step of n drafted tokens is, and so from which acceptance on it pays.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from common import places
+from common.engines.llamacpp import jobs
 from common.errors import RigError
 from common.known import chain, files
 from common.measure.kind import Tools
@@ -90,7 +90,7 @@ def make(shape: str, progress: Callable[[int], object] = lambda _: None) -> None
         )
     for role in _missing(shape):
         path = places.model_file(names(shape)[ROLES.index(role)])
-        write_gguf(path, SHAPES[shape], role, "q4_0", os.cpu_count() or 1, progress)
+        write_gguf(path, SHAPES[shape], role, "q4_0", jobs.usable_cores(), progress)
 
 
 def _missing(shape: str) -> list[str]:

@@ -106,7 +106,7 @@ def _length(number: int) -> int:
 
 def _requests(rig: Rig, quick: bool) -> int:
     """How many requests of its one shape longmixed sends to a server."""
-    loops = 0 if quick or rig.sweep_loop_s is None else EACH
+    loops = 0 if quick or not rig.sweep_loop_s else EACH
     return sum(at_once * (_batches(at_once, quick) + loops) for at_once in _counts(rig))
 
 
@@ -187,7 +187,7 @@ def _cells(rig: Rig, kind: str, shapes: list[Shape], turn: str, quick: bool) -> 
             reason = f"a request needs {need} tokens, a slot has {room} (context / slots)"
         bodies = [] if reason else [shape.make() for shape in made_of]
         about = {"kind": kind, **about, "round": turn}
-        loop_s = float(rig.sweep_loop_s or 0)
+        loop_s = float(rig.sweep_loop_s)
         found.append(Cell(f"{kind}-{name}-{turn}", bodies, about, reason, users, loop_s))
 
     for at_once in _counts(rig):
@@ -195,7 +195,7 @@ def _cells(rig: Rig, kind: str, shapes: list[Shape], turn: str, quick: bool) -> 
             for number in range(_batches(at_once, quick)):
                 name = f"{shape.name.replace('/', '-')}-x{at_once}-{number + 1}"
                 add(name, [shape] * at_once, {"shape": shape.name, "at_once": at_once}, None)
-        if not quick and rig.sweep_loop_s is not None:
+        if not quick and rig.sweep_loop_s:
             mix = [shapes[index % len(shapes)] for index in range(EACH * at_once)]
             add(f"loop-x{at_once}", mix, {"at_once": at_once, "loop": True}, at_once)
     return found

@@ -90,7 +90,7 @@ def _limits(log: Log) -> Limits:
     """What counts as good; runs of before there were limits have none."""
     settings = log.manifest["settings"]
     ttft, tpot = (settings.get(f"GOODPUT_{name}_MS") for name in ("TTFT", "TPOT"))
-    return {"ttft": float(ttft) if ttft else None, "tpot": float(tpot) if tpot else None}
+    return {"ttft": float(ttft or 0) or None, "tpot": float(tpot or 0) or None}
 
 
 def _at(

