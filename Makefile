@@ -55,10 +55,8 @@ test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for 
 test-random: export ORDER := -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
-FUZZ ?= 20000
-fuzz: export FUZZ := $(FUZZ)
 fuzz: dev ## damaged files and settings by the thousand: FUZZ=20000 of each kind, FUZZ_SEED=7 for others
-	@PYTEST_ADDOPTS="$$PYTEST" "$$PYTHON" -m pytest $(PARALLEL_TESTS) tests/fuzz
+	@FUZZ="$${FUZZ:-20000}" PYTEST_ADDOPTS="$$PYTEST" "$$PYTHON" -m pytest $(PARALLEL_TESTS) tests/fuzz
 
 test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chromium (apt install chromium chromium-driver)
 	@"$$PYTHON" scripts/engine.py local-llamacpp-cpu-tiny-q4_0

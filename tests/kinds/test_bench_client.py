@@ -26,6 +26,7 @@ def written(folder: Path, *costs: dict[str, float | None]) -> Path:
     clients = [name for name in (plan.OURS, *peers_names) if name in costs[0]]
     manifest = {
         "what": "bench-client",
+        "rig": "a-rig",
         "started": "2026-01-01T00:00:00+00:00",
         "ended": "2026-01-01T00:01:00+00:00",
         "clients": clients,
@@ -35,13 +36,13 @@ def written(folder: Path, *costs: dict[str, float | None]) -> Path:
         "rounds": 1,
         "schedule": {"chunks": 256, "rate": 50.0, "ttft_s": 0.05},
         "harness": {"commit": "0" * 40, "dirty": False},
-        "host": {"cpu": "a CPU", "cores": 2, "kernel": "6.0"},
+        "host": {"cpu": "a CPU", "cores": 2, "memory_gib": 1.0, "kernel": "6.0"},
     }
     (folder / run.MANIFEST).write_text(json.dumps(manifest))
     lines = []
     for streams, found in zip(plan.STREAMS, costs, strict=False):
         for name, us in found.items():
-            line: dict[str, Any] = {"client": name, "streams": streams}
+            line: dict[str, Any] = {"round": 1, "client": name, "streams": streams}
             if us is None:
                 line["failed"] = f"{name} 0.4.0 failed: no reason"
             else:
