@@ -104,5 +104,7 @@ def test_what_is_too_large_or_no_text_is_one_line(tools: RunTools, good: Path) -
 )
 def test_an_engine_whose_record_is_odd_says_what_to_delete(tmp_path: Path, text: str) -> None:
     (tmp_path / build.INFO).write_text(text)
-    with pytest.raises(RigError, match=rf"{tmp_path}/engine\.json does not say what engine .*delete it"):
+    with pytest.raises(
+        RigError, match=rf"{tmp_path}/engine\.json does not say what engine .*delete it"
+    ):
         build._read(tmp_path / "llama-server")
