@@ -243,7 +243,7 @@ def warnings(summary: Head, manifest: Manifest) -> list[str]:
         )
     elif (summary["repetition"] or 0) > repetition.MUCH and manifest["what"] != "cost":
         found.append(
-            f"> **Not ordinary text**: {summary['repetition']:.0%} of what the replies say they "
+            f"> **Not ordinary text**: {summary['repetition']:.1%} of what the replies say they "
             f"had said before (text by people stays below {repetition.MUCH:.0%}). Drafts are easy "
             "to guess in such text, so these speed-ups are not those of a model at work."
         )

@@ -33,7 +33,7 @@ def ratios(pair: dict[str, Any], quantity: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    return copied(SPEED, tmp_path / "plain" / "2026-11-29-speed-cpu")
+    return copied(SPEED, tmp_path / "plain" / "2026-12-01-speed-cpu")
 
 
 def test_a_known_ratio_between_two_cards(plain: Path, tmp_path: Path) -> None:

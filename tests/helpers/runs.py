@@ -11,9 +11,9 @@ from common import kinds, report
 from common.measure import run
 from common.rig import ROOT
 
-SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
-TUNE = SPEED.with_name("2026-11-29-tune-cpu")
-SWEEP = SPEED.with_name("2026-11-29-sweep-cpu")
+SPEED = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-12-01-speed-cpu"
+TUNE = SPEED.with_name("2026-12-01-tune-cpu")
+SWEEP = SPEED.with_name("2026-12-01-sweep-cpu")
 REPACK = SPEED.with_name("2026-11-29-bench-repack-cpu")
 # What a manifest has beside its head: for runs of which that does not matter.
 HEAD = ("version", "what", "rig", "started", "ended")

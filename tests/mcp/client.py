@@ -19,7 +19,7 @@ from common.rig import ROOT
 from tests.conftest import TINY
 from tests.helpers.limits import HANG_S
 
-SPEED_RUN = "2026-11-29-speed-cpu"
+SPEED_RUN = "2026-12-01-speed-cpu"
 
 
 class Client:

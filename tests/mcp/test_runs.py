@@ -83,10 +83,10 @@ def test_a_run_that_is_a_link_to_elsewhere_is_none(
     tools: RunTools, good: Path, tmp_path: Path
 ) -> None:
     copied(SPEED, tmp_path / "elsewhere")
-    good.with_name("2026-12-01-speed-cpu").symlink_to(tmp_path / "elsewhere")
+    good.with_name("2026-12-02-speed-cpu").symlink_to(tmp_path / "elsewhere")
     assert [one.run for one in tools.list_runs().runs] == [good.name]
     with pytest.raises(RigError, match="there is no run"):
-        tools.read_run("2026-12-01-speed-cpu")
+        tools.read_run("2026-12-02-speed-cpu")
 
 
 def test_what_is_too_large_or_no_text_is_one_line(tools: RunTools, good: Path) -> None:

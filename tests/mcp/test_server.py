@@ -396,7 +396,7 @@ def test_runs_in_pages(shared: Client, place: Place) -> None:
 
 
 def test_comparing(shared: Client) -> None:
-    other = "local-llamacpp-cpu-270m-q4_k_m/2026-11-29-speed-cpu"
+    other = "local-llamacpp-cpu-270m-q4_k_m/2026-12-01-speed-cpu"
     found = shared.call("compare_runs", runs=[SPEED_RUN, other])
     assert found["runs"] == [SPEED_RUN, other]
     assert found["comparison"]

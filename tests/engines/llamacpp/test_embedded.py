@@ -292,7 +292,7 @@ def test_the_engine_says_what_it_is(tiny: Rig) -> None:
 
 
 def test_compare_takes_the_two_engines_for_two(tiny: Rig) -> None:
-    runs = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-11-29-speed-cpu"
+    runs = ROOT / "local-llamacpp-cpu-tiny-q4_0" / "benchmarks" / "runs" / "2026-12-01-speed-cpu"
     ours = json.loads((runs / "manifest.json").read_text())
     theirs = {**ours, "engine": build.find(tiny).info}
     refused = conditions.between(ours, theirs).refuse
