@@ -36,7 +36,6 @@ SET = {
     "32,768 tokens on 4 GiB": ("local-llamacpp-1650ti-2b-q4_0/README.md", "4096 MiB"),
     "95% interval": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
     "interval is 95%": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
-    "(95%": ("common/measure/stats.py", "CONFIDENCE = 0.95"),
     "temperature 0.8": ("common/measure/arms.py", '"temperature": 0.8'),
     "more than 2%": ("common/serving/reply.py", "DISAGREES = 0.02"),
     "for at most five minutes": ("common/host/card.py", "COOL_LIMIT_S = 300.0"),
