@@ -140,7 +140,7 @@ RUN = "local-llamacpp-cpu-270m-q4_k_m/benchmarks/runs/2026-12-01-builds-cpu/REPO
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        ("In a container it runs at 1.004 of it (95% 0.994 to 1.015).", 3),
+        ("In a container it runs at 1.004 of it (95% 0.994 to 1.015).", 4),
         (f"It runs at 1.044x ([run]({RUN})).", 0),
         (f"It runs at 1.045x ([run]({RUN})).", 1),
         (f"It runs at 1.044x.\n\nAnother ([run]({RUN})).", 1),
