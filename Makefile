@@ -48,11 +48,13 @@ demo: ## the whole thing without a GPU: engine, known-answer rig, report (half a
 		"half a minute the first time, up to two on an old machine"
 	@$(MAKE) --no-print-directory -C local-llamacpp-cpu-tiny-q4_0 speed
 
-test: dev ## run the tests on all cores (about 3 minutes); PYTEST="-k name" for some of them
+override ORDER :=
+export ORDER
+test: dev ## run the tests on all cores (about 5 minutes); PYTEST="-k name" for some of them
 	@"$$PYTHON" scripts/engine.py local-llamacpp-cpu-tiny-q4_0
 	@PYTEST_ADDOPTS="$$PYTEST $$ORDER" "$$PYTHON" -m pytest $(PARALLEL_TESTS)
 
-test-random: export ORDER := -p randomly
+test-random: override ORDER := -p randomly
 test-random: test ## the same in random order; it prints the seed: PYTEST="--randomly-seed=N"
 
 fuzz: dev ## damaged files and settings by the thousand: FUZZ=20000 of each kind, FUZZ_SEED=7 for others

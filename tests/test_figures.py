@@ -21,7 +21,7 @@ TIMED = {
     "half a minute the first time, 20 seconds after": "make demo",
     "AMD EPYC, 2.6 GHz": "make demo",
     "an older machine may take two minutes": "make demo",
-    "under five minutes the first time": "make test",
+    "about five minutes, two more the first time": "make test",
     "takes 764 MB (126 MB of it": "docker image ls",
     "in about 8 minutes": "make image",
     "healthy after 1.5 s": "make test-docker",
