@@ -27,9 +27,13 @@ def stay_with_the_first_choice() -> None:
         base, version = record["base"], record["python"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
-    if version != sys.implementation.cache_tag and os.access(base, os.X_OK):
+    if version == sys.implementation.cache_tag or not isinstance(base, str):
+        return
+    try:
         os.environ["BASE_PYTHON"] = base
         os.execv(base, [base, __file__, *sys.argv[1:]])  # noqa: S606 (the recorded interpreter)
+    except (OSError, ValueError):  # it is gone, or no program
+        del os.environ["BASE_PYTHON"]
 
 
 def terminated(_signal: int, _frame: "FrameType | None") -> None:

@@ -49,17 +49,21 @@ check_compose() {
     done
 }
 
-# In place, so that a link stays a link, and a file with secrets as private as it is.
+# In place, so that a link stays a link, and a file with secrets as private as it is. Its other lines may
+# hold any bytes.
 write_env() {
-    if [ ! -e .env ]; then : >>.env; fi
+    [ -e .env ] || true 2>/dev/null >>.env || fail ".env cannot be made; mend its folder's permissions, or its link"
     [ -r .env ] && [ -w .env ] || fail ".env cannot be read and written; mend its permissions"
+    rm -f .env.part || fail ".env.part is in the way; delete it"
+    set -C # a link that another made since then is not written to
+    umask 077
     (
-        umask 077
-        grep -vE '^(COMPOSE_PROFILES|GPU_UUID)=' .env || :
+        LC_ALL=C grep -avE '^(COMPOSE_PROFILES|GPU_UUID)=' .env || [ $? = 1 ] || exit 1
         echo "COMPOSE_PROFILES=$rig"
         uuid=$(card_uuid "$(in_force GPU_NAME)")
         [ -z "$uuid" ] || echo "GPU_UUID=$uuid"
     ) >.env.part || fail ".env.part cannot be written; .env is as it was"
+    set +C
     cat .env.part >.env || fail ".env cannot be written whole; what belongs there is in .env.part"
     rm .env.part
 }

@@ -245,6 +245,29 @@ def test_two_cards_of_one_kind_are_no_question(tmp_path: Path, tool_folder: Path
     assert "GPU_UUID=GPU-0-a\n" in (tmp_path / ".env").read_text()
 
 
+def test_an_env_with_other_bytes_keeps_its_lines(tmp_path: Path, tool_folder: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"HF_TOKEN=hf_Q7zx\r\nA=\xff\0\nCOMPOSE_PROFILES=old\n")
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    use(tmp_path, tool_folder, None, name)
+    kept = b"HF_TOKEN=hf_Q7zx\r\nA=\xff\0\n"
+    assert (tmp_path / ".env").read_bytes() == kept + f"COMPOSE_PROFILES={name}\n".encode()
+
+
+def test_a_part_that_is_a_link_is_not_written_through(tmp_path: Path, tool_folder: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / ".env.part").symlink_to(tmp_path / "precious")
+    name = "local-llamacpp-cpu-tiny-q4_0"
+    use(tmp_path, tool_folder, None, name)
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / ".env").read_text() == f"COMPOSE_PROFILES={name}\n"
+
+
+def test_an_env_that_leads_nowhere_is_one_line(tmp_path: Path, tool_folder: Path) -> None:
+    (tmp_path / ".env").symlink_to(tmp_path / "no" / "such")
+    said = use(tmp_path, tool_folder, None, "local-llamacpp-cpu-tiny-q4_0")
+    assert said == "error: .env cannot be made; mend its folder's permissions, or its link\n"
+
+
 def test_a_private_env_stays_private_and_a_link_a_link(tmp_path: Path, tool_folder: Path) -> None:
     real = tmp_path / "elsewhere"
     real.write_text("HF_TOKEN=hf_Q7zx\nCOMPOSE_PROFILES=old")

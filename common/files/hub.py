@@ -118,6 +118,7 @@ def _patiently(attempt: Callable[[], T], say: Say, have: Callable[[], int]) -> T
 
 
 def _look(file: HubFile) -> Remote:
+    address, secret = endpoint(), token()
     # Otherwise the client asks the hub for a list of its own besides, once per process.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     # Imported here: they are slow to load and most commands do not need them.
@@ -125,7 +126,6 @@ def _look(file: HubFile) -> Remote:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError
 
-    address, secret = endpoint(), token()
     where = f"{file.repo}/{file.name} at {urlsplit(address).netloc}"
     try:
         url = hf_hub_url(file.repo, file.name, revision=file.revision, endpoint=address)
@@ -323,9 +323,18 @@ def _resize(out: FileIO, part: Path, size: int) -> None:
 def endpoint() -> str:
     """HF_ENDPOINT, read at each call; the hub's client reads it only when it is loaded."""
     address = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-    if not re.fullmatch(r"https?://[^\s@]+", address):
+    if not re.fullmatch(r"https?://[^\s@]+", address) or not _splits(address):
         raise RigError("HF_ENDPOINT: expected an address such as https://huggingface.co")
     return address
+
+
+def _splits(address: str) -> bool:
+    """Whether host and port can be told apart, as the hub's client does while it is loaded."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def token() -> str | None:

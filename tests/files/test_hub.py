@@ -185,7 +185,17 @@ def test_a_silent_server_is_not_waited_for_without_end(
     assert len(waits) == 1
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "hub.example", "http://u:p@127.0.0.1"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://127.0.0.1:1",
+        "hub.example",
+        "http://u:p@127.0.0.1",
+        "http://[::1",
+        "http://hub.example:99999",
+        "https://:443",
+    ],
+)
 def test_an_endpoint_that_is_none(
     endpoint: str, run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,24 @@ def test_another_python_that_is_asked_for_makes_it_anew(project: Project) -> Non
     assert json.loads(record.read_text()) == said
 
 
+@pytest.mark.parametrize("kind", ["a folder", "no program", "a number", "gone"])
+def test_a_first_choice_that_cannot_be_run_is_made_anew(project: Project, kind: str) -> None:
+    project.uv()
+    project.set_up()
+    record = project.root / ".venv" / packages.RECORD
+    said = json.loads(record.read_text())
+    first_choice = project.home / "first-choice"
+    if kind == "a folder":
+        first_choice.mkdir()
+    elif kind == "no program":
+        first_choice.write_bytes(b"\x7fELF")
+        first_choice.chmod(0o755)
+    base = 7 if kind == "a number" else str(first_choice)
+    record.write_text(json.dumps({**said, "python": "cpython-39", "base": base}))
+    code, _out, err = project.set_up()
+    assert (code, err) == (0, "")
+
+
 @pytest.mark.parametrize("record", ["", "null", "7", "[" * 100_000, {"locks": None}, {"locks": []}])
 def test_an_odd_record_of_what_is_installed_is_made_anew(project: Project, record: object) -> None:
     project.uv()

