@@ -31,9 +31,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMA_RIGS_CACHE", str(tmp_path / "cache"))
 
 
-PYTHON = "import signal, time\nprint(flush=True)\n"
+PYTHON = "import signal, time\n"
 STUBBORN = PYTHON + "for n in (2, 15): signal.signal(n, lambda *_: None)\n"
-SLEEPS = "while True: time.sleep(60)"
+SLEEPS = "print(flush=True)\nwhile True: time.sleep(60)"  # the line says it is ready
 
 
 @contextlib.contextmanager
