@@ -110,6 +110,10 @@ FLAGS = {
 
 def read(folder: Path) -> Evidence:
     """Raises RigError if `folder` is no finished run that this version can read."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise RigError(f"{str(folder)!a}: the name is not UTF-8", fix="rename it") from None
     manifest = run.read_manifest(folder)
     what = manifest.get("what")
     if what not in kinds.NAMES:

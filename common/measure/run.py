@@ -242,7 +242,7 @@ def create(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None = 
     head = {"version": VERSIONS[MANIFEST], "what": what, "rig": rig.name}
     whole = {**head, **manifest, "started": now(), "ended": None}
     place = out or rig.runs_folder / f"{datetime.now().date()}-{what}-{rig.hardware}"
-    new = place.with_name(f".new-{secrets.token_hex(8)}")
+    new = place.parent / f".new-{secrets.token_hex(8)}"
     run = Run(new, cast(Manifest, whole))
     try:
         if out is not None and out.exists() and any(out.iterdir()):

@@ -63,16 +63,21 @@ class Serving:
         leads = identity.stat(self.pid)
         return found if ours and (leads is None or leads.ticks == self.ticks) else []
 
-    def starting(self) -> list[int]:
-        """The `serve` itself, while its llama-server is not ready."""
-        if self.ready or self.place != identity.here():
+    def serves(self) -> list[int]:
+        """The `serve` itself, which holds the lock until it ends."""
+        if self.place != identity.here():
             return []
         same = identity.is_same(self.script, self.script_ticks)
         is_script = any(Path(word).name == SCRIPT for word in identity.line(self.script))
         return [self.script] if same and is_script else []
 
     def alive(self) -> list[int]:
-        return self.server() + self.starting()
+        return self.server() + self.serves()
+
+    def to_end(self) -> list[int]:
+        """Whom to ask to end: a ready llama-server, after which its `serve` ends by itself; else
+        the `serve`, which ends what it has begun."""
+        return (self.ready and self.server()) or self.serves() or self.server()
 
 
 def folder() -> Path:
@@ -97,6 +102,8 @@ def find(rig: Rig) -> Serving | None:
 
 def _read(file: Path) -> Serving | None:
     try:
+        if not file.is_file():  # a pipe would never end
+            return None
         found = Serving(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
@@ -182,17 +189,19 @@ def alone(lock: Path, patience_s: float, taken: Callable[[], RigError]) -> Itera
 def stop(found: Serving) -> float:
     """Stop it in order, with force after 15 seconds; returns the seconds it took.
 
-    One that is not ready is stopped by its script, which ends what it has begun. Raises RigError
-    if it belongs to another user or will not go.
+    One that is suspended (Ctrl-Z) is woken for it. Raises RigError if it belongs to another user or
+    will not go.
     """
     begin = time.monotonic()
     name = f"process {found.pid or found.script}"
     for number, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, KILLED_S)):
-        orderly = number == signal.SIGTERM and found.starting()
+        told = found.to_end() if number == signal.SIGTERM else found.alive()
         try:
-            for pid in orderly or found.alive():
+            for pid, what in [(pid, number) for pid in told] + [
+                (pid, signal.SIGCONT) for pid in found.alive()
+            ]:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                    os.kill(pid, what)
         except PermissionError:
             raise RigError(f"{name} belongs to another user; stop it there") from None
         limit = time.monotonic() + patience

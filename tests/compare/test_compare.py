@@ -259,6 +259,12 @@ def test_not_a_run(tmp_path: Path) -> None:
         compare.compare([tmp_path])
 
 
+def test_a_name_that_is_not_text(plain: Path) -> None:
+    odd = plain.rename(plain.with_name("r\udcff"))
+    with pytest.raises(RigError, match="not UTF-8"):
+        runs.read(odd)
+
+
 def test_an_unfinished_run(plain: Path) -> None:
     manifest = run.read_manifest(plain)
     (plain / run.MANIFEST).write_text(json.dumps({**manifest, "ended": None}))

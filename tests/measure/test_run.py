@@ -32,6 +32,15 @@ def read(folder: Path) -> list[float]:
     return [found["seconds"] for found in run.read_lines(folder, run.JOURNAL)]
 
 
+def test_the_folder_one_is_in_can_be_named(
+    tiny: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    run.create(tiny, "speed", {}, Path())
+    assert [path.name for path in Path().iterdir()] == [run.MANIFEST]
+
+
 def test_a_second_run_on_one_day_gets_a_number(tiny: Rig) -> None:
     names = [run.create(tiny, "speed", {}).folder.name for _ in range(3)]
     assert names[0].endswith("-speed-cpu")

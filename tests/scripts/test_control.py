@@ -111,6 +111,32 @@ def test_stop_before_there_is_a_server(
     assert record.find(tiny) is None
 
 
+def test_stop_wakes_a_serve_that_is_suspended(tiny: Rig, fake: Callable[..., Engine]) -> None:
+    with serving(tiny, LLAMA_SERVER=str(fake().server)) as process:
+        until_ready(tiny)
+        process.send_signal(signal.SIGSTOP)
+        code, said = run("stop", tiny)
+        assert code == 0
+        assert "stopped process" in said
+        assert process.wait(10) == 0
+    assert record.find(tiny) is None
+
+
+def test_a_suspended_serve_whose_server_has_died_can_be_stopped(
+    tiny: Rig, fake: Callable[..., Engine]
+) -> None:
+    with serving(tiny, LLAMA_SERVER=str(fake().server)) as process:
+        until_ready(tiny)
+        found = record.find(tiny)
+        assert found is not None
+        process.send_signal(signal.SIGSTOP)
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: not found.server())
+        assert run("stop", tiny)[0] == 0
+        process.wait(10)
+    assert record.find(tiny) is None
+
+
 def test_two_serves_while_one_loads(tiny: Rig, slow: Path) -> None:
     with serving(tiny):
         pid = loading(tiny)

@@ -183,6 +183,16 @@ def test_a_record_of_odd_values_is_none(tiny: Rig, server: Server, key: str) -> 
     assert record.find(tiny) is None
 
 
+def test_a_record_that_never_ends_is_none(tiny: Rig) -> None:
+    file = record.record_file(tiny)
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    assert record.find(tiny) is None
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    assert record.find(tiny) is None
+
+
 def test_nobody_else_may_look(tiny: Rig) -> None:
     before = os.umask(0)
     try:
