@@ -1,9 +1,11 @@
 """Log: a run directory read back, and the figures that every kind of measurement has."""
 
 import shlex
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+from common.errors import RigError
 from common.known.chain import TARGET_NAME, Drafting, expect, make_chain
 from common.measure import repetition, run, stats
 from common.measure.journal import Memory, Start, Trial
@@ -41,6 +43,13 @@ class Log:
         self.manifest = run.read_manifest(folder)
         self.lines: list[Trial] = run.read_lines(folder, run.JOURNAL)
         self.trials = [line for line in self.lines if line["failed"] is None]
+        seen = Counter((trial["round"], trial["arm"], trial["cell"]) for trial in self.trials)
+        if twice := [" of ".join(key) for key, count in seen.items() if count > 1]:
+            raise RigError(
+                f"{folder / run.JOURNAL} holds {twice[0]} twice ({len(twice)} trials are there "
+                "more than once)",
+                fix="take the later lines out, or bring the whole folder again",
+            )
         self.starts: list[Start] = run.read_lines(folder, run.STARTS)
         plan = self.manifest["plan"]
         self.arms = list(plan["arms"])

@@ -10,6 +10,7 @@ from common.compare import compare
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.measure import run
+from common.measure.log import Log
 from common.rig import Rig
 from scripts import measure
 from tests.conftest import Run
@@ -124,3 +125,11 @@ def test_what_does_not_hold_to_its_type_is_named(copy: Path) -> None:
 
 def test_every_kind_of_file_has_a_type() -> None:
     assert run.TYPES.keys() == run.VERSIONS.keys()
+
+
+def test_a_journal_that_holds_a_trial_twice_is_refused(tmp_path: Path) -> None:
+    folder = copied(SPEED, tmp_path / "run")
+    journal = folder / run.JOURNAL
+    journal.write_text(journal.read_text() * 2)
+    with pytest.raises(RigError, match=r"holds greedy-1 of .* twice"):
+        Log(folder)
