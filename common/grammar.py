@@ -171,9 +171,3 @@ def digest(value: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{16,64}", value):
         raise ValueError("a SHA-256 in lower-case hex, or at least its first 16 digits")
     return value
-
-
-def file_name(value: str) -> str:
-    if ".." in Path(value).parts:
-        raise ValueError("a file name, or an absolute path, without '..'")
-    return value
