@@ -14,6 +14,10 @@ override PARALLEL_TESTS := -n "$${WORKERS:-$$(( $$(nproc) * 3 / 2 ))}"
 override LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.10 \
 	$(if $(filter 1,$(UPGRADE)),--upgrade)
 
+# What compiling and linking an engine needs of NVIDIA's toolkit, and what looks into its machine code.
+override CUDA_PARTS := cuda-toolkit[nvcc,cudart,cublas,cccl,crt,nvvm,cuobjdump]
+override CUDA_LOCKS = $(patsubst requirements-cuda-%.lock,%,$(wildcard requirements-cuda-*.lock))
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo "Rigs (make -C RIG help):"; ls -d local-* | sed 's/^/  /'
@@ -27,12 +31,14 @@ dev: # and what tests and lint need
 
 setup: dev ## make .venv and install from the lock file (half a minute)
 
-lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for newer versions)
+lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for newer versions; CUDA_VERSION=13.5.0 for one more)
 	@$(LOCK) pyproject.toml --output-file requirements.lock
 	@$(LOCK) --extra dev pyproject.toml --output-file requirements-dev.lock
 	@$(LOCK) --group build --output-file requirements-build.lock
 	@$(LOCK) --group embedded --output-file requirements-embedded.lock
 	@$(LOCK) --group uv --output-file requirements-uv.lock
+	@for version in $(if $(CUDA_VERSION),"$$CUDA_VERSION",$(CUDA_LOCKS)); do echo "$(CUDA_PARTS)==$$version" | \
+		$(LOCK) - --output-file "requirements-cuda-$$version.lock" || exit; done
 
 lists: runtime ## make scripts/lists anew: what make and the shell scripts know of verbs and settings
 	@"$$PYTHON" scripts/lists.py

@@ -51,6 +51,24 @@ def source_release(folder: Path, name: str, version: str) -> Path:
     raise RigError("; ".join(reasons) or "pip's settings name no place for it")
 
 
+def versions(name: str) -> set[str]:
+    """The versions of which a place has a wheel, but for those before a release (rc1).
+
+    Raises RigError with each place's reason if there are none.
+    """
+    told = uv.pip_settings("download")
+    found: set[str] = set()
+    reasons = []
+    for where, address in _places(told, name):
+        try:
+            found |= {version for link in _links(address, told) for version in _wheel(link, name)}
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reasons.append(f"{_shown(where)}: {_reason(error)}")
+    if not found:
+        raise RigError("; ".join(reasons) or f"no place has {name}")
+    return found
+
+
 def _places(told: dict[str, str], name: str) -> Iterator[tuple[str, str]]:
     """Each place pip would look at, and the address of its list of files."""
     for link in told.get("find-links", "").split():
@@ -102,6 +120,13 @@ def _is_release(link: str, name: str, version: str) -> bool:
     file = unquote(urlsplit(link).path).rpartition("/")[2]
     stem = file.removesuffix(".tar.gz")
     return stem != file and _normal(stem) == _normal(f"{name}-{version}")
+
+
+def _wheel(link: str, name: str) -> list[str]:
+    """The version a wheel of that name is of; none if it is another file."""
+    parts = unquote(urlsplit(link).path).rpartition("/")[2].split("-")
+    ours = len(parts) > 4 and parts[-1].endswith(".whl") and _normal(parts[0]) == _normal(name)
+    return [parts[1]] if ours and re.fullmatch(r"\d+(\.\d+)*", parts[1]) else []
 
 
 def _save(link: str, out: Path, told: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ Needs the standard library only: it serves before anything is installed.
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from common import pip, places
@@ -18,15 +19,19 @@ def place(name: str, lock: Path) -> Path:
     return places.cache() / "tools" / f"{name}-{platform.machine()}-{sha256(lock)[:10]}"
 
 
-def bring(home: Path, lock: Path, python: Path) -> None:
+def bring(
+    home: Path, lock: Path, python: Path, complete: Callable[[Path], None] = lambda _folder: None
+) -> None:
     """Install a lock into `home`, whole or not at all, with the pip of `python`.
 
-    Raises RigError if pip cannot have it, or the index has nothing ready-made for this machine.
+    `complete` does in the new folder what installing does not. Raises RigError if pip cannot have
+    it, or the index has nothing ready-made for this machine.
     """
     part = home.with_name(f"{home.name}.{os.getpid()}.part")
     arguments = ["--only-binary", ":all:", "--require-hashes", "--target", str(part)]
     try:
         pip.run(python, "install", *arguments, "-r", str(lock))
+        complete(part)
         part.rename(home)
     except OSError as error:
         if not home.is_dir():  # else another call has brought it meanwhile

@@ -8,7 +8,7 @@
 #   IMAGE=NAME         another name for the image (OTHER_IMAGE for the other build's); `ready` takes it
 #                      as it is
 #   LLAMA_SRC=FOLDER   a llama.cpp tree instead of the pinned source
-#   CPU_BASE=IMAGE     another base for BACKEND=cpu
+#   BASE_IMAGE=IMAGE   another Debian or Ubuntu to build on
 #   CA_BUNDLE=FILE     certificates, for hosts behind a proxy that signs its own
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -68,14 +68,31 @@ if [ "$mode" = ready ] && [ -n "$as_it_is" ]; then
     exit
 fi
 
+# CUDA's compiler is brought from the package index; that of CUDA 12 is not there, so it is NVIDIA's image.
+stage=
+cuda=$(setting CUDA_VERSION)
+case $backend$cuda in
+cpu*) ;;
+cuda12.*)
+    stage=cuda-$cuda
+    grep -q "^FROM .* AS $stage\$" "$root/Dockerfile" || fail "CUDA_VERSION=$cuda: of CUDA 12 the Dockerfile has" \
+        "$(sed -n 's/^FROM .* AS cuda-\([0-9.]*\)$/\1/p' "$root/Dockerfile" | paste -sd ' ')"
+    ;;
+*)
+    [ -f "$root/requirements-cuda-$cuda.lock" ] || fail "CUDA_VERSION=$cuda has no lock file here; there is" \
+        "$(cd "$root" && echo requirements-cuda-*.lock). This writes one: make lock CUDA_VERSION=$cuda"
+    ;;
+esac
+
 set -- --build-arg "BACKEND=$backend"
+[ -z "$stage" ] || set -- "$@" --build-arg "CUDA_DEVEL=$stage"
 for key in LLAMA_CPP_COMMIT LLAMA_CPP_REPOSITORY LLAMA_CPP_RELEASE LLAMA_CPP_RELEASE_SHA256 \
     CUDA_VERSION CUDA_ARCHITECTURES CMAKE_EXTRA; do
     value=$(setting "$key")
     [ -z "$value" ] || set -- "$@" --build-arg "$key=$value"
 done
 [ -z "${LLAMA_SRC:-}" ] || set -- "$@" --build-context "llama-src=$LLAMA_SRC"
-[ -z "${CPU_BASE:-}" ] || set -- "$@" --build-context "cpu-base=docker-image://$CPU_BASE"
+[ -z "${BASE_IMAGE:-}" ] || set -- "$@" --build-arg "BASE=$BASE_IMAGE" --build-arg BASE_DIGEST=
 [ -z "${CA_BUNDLE:-}" ] || set -- "$@" --secret "id=ca_bundle,src=$CA_BUNDLE"
 set -- --load "$@" --tag "$image" "$root"
 [ "$mode" = ready ] || exec docker buildx build "$@"

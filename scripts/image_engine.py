@@ -1,4 +1,5 @@
-"""Inside the image build: fetch llama.cpp, or compile it, as the build arguments say.
+"""Inside the image build: bring CUDA's compiler, fetch llama.cpp, or compile it, as the build
+arguments say.
 
 Needs the standard library only, so that the compiling stage needs no Python packages.
 """
@@ -10,7 +11,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from common.engines.llamacpp import source
+from common.engines.llamacpp import source, toolkit
 from common.engines.llamacpp.build import build_from
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
@@ -38,6 +39,13 @@ def asked() -> Rig:
     given = {key: os.environ[key] for key in ARGUMENTS if os.environ.get(key)}
     plain = Rig(folder=Path("image"), backend="cpu", model="none", port=1, ctx_size=256)
     return plain.variant(given)
+
+
+def bring_toolkit(rig: Rig) -> None:
+    """Bring the CUDA compiler of CUDA_VERSION, where the stage has none."""
+    if rig.backend == "cuda" and rig.cuda_version:
+        found = toolkit.get(rig.cuda_version, say)
+        say(f"CUDA {rig.cuda_version}: nvcc {found.release()}, {found.nvcc}")
 
 
 def fetch(rig: Rig, tree: Path) -> None:
@@ -79,15 +87,19 @@ def build(rig: Rig, tree: Path, target: Path) -> None:
 
 def body() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("verb", choices=["fetch", "build"])
-    parser.add_argument("tree", type=Path, help="the llama.cpp source")
-    parser.add_argument("target", type=Path, nargs="?", help="build: where the programs go")
-    arguments = parser.parse_args()
+    verbs = parser.add_subparsers(required=True)
+    verbs.add_parser("toolkit").set_defaults(act=bring_toolkit)
+    fetching = verbs.add_parser("fetch")
+    fetching.set_defaults(act=fetch)
+    building = verbs.add_parser("build")
+    building.set_defaults(act=build)
+    for verb in (fetching, building):
+        verb.add_argument("tree", type=Path, help="the llama.cpp source")
+    building.add_argument("target", type=Path, help="where the programs go")
+    arguments = vars(parser.parse_args())
+    act = arguments.pop("act")
     try:
-        if arguments.verb == "fetch":
-            fetch(asked(), arguments.tree)
-        else:
-            build(asked(), arguments.tree, arguments.target)
+        act(asked(), **arguments)
     except RigError as error:
         raise SystemExit(f"error: {error}") from None
 

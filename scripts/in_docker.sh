@@ -8,7 +8,7 @@
 #   OTHER_IMAGE=NAME   the same for the other build of make builds
 #   MODELS_DIR=FOLDER  models in a folder of the Docker host instead of a volume
 #   GPU_FLAGS=...      how a container gets the card (default --gpus all; CDI: --device nvidia.com/gpu=all)
-#   CA_BUNDLE, LLAMA_SRC, CPU_BASE: see image.sh
+#   CA_BUNDLE, LLAMA_SRC, BASE_IMAGE: see image.sh
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rig=$(basename "$PWD")

@@ -104,11 +104,12 @@ def test_another_build_of_a_card_has_another_name(recorded_build: dict[str, str]
 
 
 def test_replaced_stages_and_certificates(recorded_build: dict[str, str], tmp_path: Path) -> None:
-    change = {"LLAMA_SRC": str(tmp_path), "CPU_BASE": "base:1", "CA_BUNDLE": "/ca.pem"}
+    change = {"LLAMA_SRC": str(tmp_path), "BASE_IMAGE": "base:1", "CA_BUNDLE": "/ca.pem"}
     name = "local-llamacpp-cpu-tiny-q4_0"
     said = script("image.sh", name, **recorded_build, **change).stdout.splitlines()
     assert f"llama-src={tmp_path}" in said
-    assert "cpu-base=docker-image://base:1" in said
+    assert "BASE=base:1" in said
+    assert "BASE_DIGEST=" in said
     assert "id=ca_bundle,src=/ca.pem" in said
     assert said[said.index("--tag") + 1].endswith("-local")  # never passes for the pinned source
 

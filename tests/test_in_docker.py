@@ -49,6 +49,8 @@ def tree(tmp_path: Path) -> Path:
     """What in_docker.sh needs of the project, in a folder that it may write to."""
     tree = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", tree / "scripts")
+    for path in (ROOT / "Dockerfile", *ROOT.glob("requirements-cuda-*.lock")):
+        shutil.copy(path, tree)
     for name in (GPU_RIG, CPU_RIG):
         (tree / name).mkdir()
         shutil.copy(ROOT / name / rig.FILE, tree / name)

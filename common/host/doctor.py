@@ -16,7 +16,7 @@ from common.rig import Rig
 from common.serving import process
 from common.weights.gguf_file import UnknownTypeError
 
-ENGINE_GIB = {"source": 3.0, "embedded": 0.3}  # sources and objects of one build; the package
+EMBEDDED_GIB = 0.3  # the package
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _disk(rig: Rig) -> Check:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free / 2**30
-    need = ENGINE_GIB[rig.engine]
+    need = EMBEDDED_GIB if rig.engine == "embedded" else build.room_gib(rig)
     if free < need and not _built(rig):
         fix = "make room, or set GEMMA_RIGS_CACHE to a folder on another disk"
         return Check("disk", "lacks", f"{free:.1f} GiB free, {need:g} for the engine", fix)

@@ -34,7 +34,7 @@ WORDS = (
     "COMPOSE_PROJECT_NAME",
     "GPU_FLAGS",
     "IMAGE",
-    "CPU_BASE",
+    "BASE_IMAGE",
 )
 
 

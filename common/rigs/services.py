@@ -32,6 +32,8 @@ def of(mine: Rig, memory: str, root: Path = ROOT) -> str:
     arguments = [
         f"        {key}: {json.dumps(given[key][0])}\n" for key in ARGUMENTS if key in given
     ]
+    if mine.backend == "cuda" and str(mine.cuda_version).startswith("12."):  # as in image.sh
+        arguments.append(f'        CUDA_DEVEL: "cuda-{mine.cuda_version}"\n')
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         name=mine.name,
         image=_image(root, mine.folder),

@@ -56,7 +56,7 @@ def image(engine: DockerClient, settings: dict[str, str]) -> Iterator[str]:
     """The image, built with the local base and the local llama.cpp source."""
     wanted = source.wanted(rig.load(ROOT / TINY, {}))[0]
     source.fetch(wanted)
-    build = {**settings, "LLAMA_SRC": str(wanted.folder), "CPU_BASE": BASE}
+    build = {**settings, "LLAMA_SRC": str(wanted.folder), "BASE_IMAGE": BASE}
     begin = time.monotonic()
     run(["make", "image", f"RIG={TINY}"], build, timeout=2400)
     name = settings["IMAGE"]

@@ -90,6 +90,8 @@ def service_agrees(root: Path, compose: dict[str, Any], mine: Rig) -> None:
     assert compose["services"][f"{name}-files"]["image"] == service["image"]
     arguments = dict(service["build"]["args"])
     assert arguments.pop("BACKEND") == mine.backend
+    old = mine.cuda_version is not None and mine.cuda_version.startswith("12.")
+    assert arguments.pop("CUDA_DEVEL", None) == (f"cuda-{mine.cuda_version}" if old else None)
     in_file = {key: value for key, value in settings(mine.folder).items() if key in BUILD}
     assert {key: str(value) for key, value in arguments.items()} == in_file
     assert ("deploy" in service) == (mine.backend == "cuda")

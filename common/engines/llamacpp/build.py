@@ -14,8 +14,9 @@ from typing import Any, TextIO
 
 from common import places
 from common.digest import sha256
-from common.engines.llamacpp import build_tools, embedded, jobs, source
+from common.engines.llamacpp import build_tools, embedded, jobs, source, toolkit
 from common.engines.llamacpp.source import Source
+from common.engines.llamacpp.toolkit import Toolkit
 from common.errors import RigError, disk_says
 from common.rig import Rig
 
@@ -35,8 +36,19 @@ CMAKE = (
     "-DLLAMA_USE_PREBUILT_UI=OFF",
     "-DLLAMA_OPENSSL=OFF",
 )
-# A build container has no libcuda.so.1; it comes with the driver at run time.
-CMAKE_CUDA = ("-DGGML_CUDA=ON", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined")
+CMAKE_CUDA = (
+    "-DGGML_CUDA=ON",
+    "-DGGML_CUDA_NCCL=OFF",  # for several cards at once; a rig is one
+    # Where it is built there may be no libcuda.so.1; it comes with the driver at run time.
+    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined",
+    # CUDA's own libraries lie beside the programs, wherever these are put.
+    "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+    "-DCMAKE_INSTALL_RPATH=$ORIGIN/lib",
+)
+CUDA_CORE_MINUTES = 100
+"""what compiling for one architecture takes: minutes times cores"""
+BUILD_GIB = {"cpu": 3.0, "cuda": 4.0}
+"""the disk that the source, its objects and the programs take"""
 Progress = Callable[[int, int], None]
 
 
@@ -63,7 +75,7 @@ class Engine:
 
     @property
     def libraries(self) -> Path | None:
-        """The CUDA libraries it was linked with, where they were brought along with it."""
+        """The CUDA libraries beside it that it was linked with."""
         found = self.server.with_name("lib")
         return found if found.is_dir() else None
 
@@ -207,49 +219,105 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
         check_tools(rig)
         tree = places.cache() / "builds" / home.name
         with disk_says(tree, source.DISK):
+            check_room(rig)
+            cuda = _toolkit(rig, say)
             tree.mkdir(parents=True, exist_ok=True)
-            _compile(rig, fetched, tree, say, progress)
-            _install(rig, fetched, tree, home)
+            _compile(rig, fetched, cuda, tree, say, progress)
+            _install(rig, fetched, cuda, tree, home)
             shutil.rmtree(tree)
     return _read(home / "llama-server")
 
 
 def check_tools(rig: Rig) -> None:
-    """Raise RigError if this host lacks a compiler the rig's engine needs."""
+    """Raise RigError if this host lacks a compiler the rig's engine needs, and none can be had."""
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         raise RigError(
             "no C++ compiler found", fix="install one, on Debian or Ubuntu: apt install g++"
         )
-    if rig.backend == "cuda" and shutil.which("nvcc") is None:
+    if rig.backend == "cuda":
+        version = _cuda_version(rig)
+        toolkit.check_architectures(version, rig.cuda_architectures, None)
+        toolkit.check(version)
+
+
+def room_gib(rig: Rig) -> float:
+    """The disk that building the rig's engine takes, with what is fetched for it."""
+    if rig.backend != "cuda":
+        return BUILD_GIB["cpu"]
+    found = toolkit.find(rig.cuda_version) if rig.cuda_version else None
+    return BUILD_GIB["cuda"] + (0 if found else toolkit.DISK_GIB)
+
+
+def check_room(rig: Rig) -> None:
+    """Raise RigError if the cache's disk is too small to build the rig's engine."""
+    place = places.cache()
+    while not place.exists():
+        place = place.parent
+    free, need = shutil.disk_usage(place).free / 2**30, room_gib(rig)
+    if free < need:
         raise RigError(
-            "nvcc is missing, so a CUDA engine cannot be built on this host",
-            fix="install the CUDA toolkit, or use the container",
+            f"{free:.1f} GiB free at {place}, {need:.1f} needed to build the engine",
+            fix=source.DISK,
         )
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PATH": build_tools.search_path()}
+def _cuda_version(rig: Rig) -> str:
+    if rig.cuda_version is None:
+        raise RigError(f"{rig.name}: BACKEND=cuda needs CUDA_VERSION, such as 13.4.1")
+    return rig.cuda_version
+
+
+def _toolkit(rig: Rig, say: Callable[[str], None]) -> Toolkit | None:
+    """The CUDA toolkit to build with; None for an engine without a card."""
+    if rig.backend != "cuda":
+        return None
+    version = _cuda_version(rig)
+    found = toolkit.get(version, say)
+    toolkit.check_architectures(version, rig.cuda_architectures, found)
+    return found
+
+
+def _environment(cuda: Toolkit | None) -> dict[str, str]:
+    own = cuda.environment() if cuda else {}
+    return {**os.environ, **own, "PATH": build_tools.search_path()}
 
 
 def _compile(
-    rig: Rig, origin: Source, tree: Path, say: Callable[[str], None], progress: Progress
+    rig: Rig,
+    origin: Source,
+    cuda: Toolkit | None,
+    tree: Path,
+    say: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     version = []  # a git tree knows its own
     if origin.kind == "release":
         version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
-    count = str(jobs.jobs(rig.backend))
+    count = jobs.jobs(rig.backend)
     configure = ["cmake", "-S", str(origin.folder), "-B", str(tree), "-G", "Ninja"]
-    say(f"compiling llama.cpp for {rig.backend}, {count} at once; the log is {tree / 'build.log'}")
+    say(
+        f"compiling llama.cpp for {rig.backend}, {count} at once{_estimate(rig, count)}; "
+        f"the log is {tree / 'build.log'}"
+    )
     with (tree / "build.log").open("w") as log:
         steps = [
             [*configure, *cmake_flags(rig), *version],
-            ["cmake", "--build", str(tree), "--target", *PROGRAMS, "-j", count],
+            ["cmake", "--build", str(tree), "--target", *PROGRAMS, "-j", str(count)],
         ]
         for step in steps:
-            _run_logged(step, log, progress)
+            _run_logged(step, _environment(cuda), log, progress)
 
 
-def _run_logged(step: list[str], log: TextIO, progress: Progress) -> None:
+def _estimate(rig: Rig, count: int) -> str:
+    if rig.backend != "cuda":
+        return ""
+    minutes = CUDA_CORE_MINUTES * max(1, len(rig.cuda_architectures)) / count
+    return f", about {minutes:.0f} minutes by an estimate (a few files take most of it)"
+
+
+def _run_logged(
+    step: list[str], environment: dict[str, str], log: TextIO, progress: Progress
+) -> None:
     tail: list[str] = []
     with subprocess.Popen(
         step,
@@ -257,7 +325,7 @@ def _run_logged(step: list[str], log: TextIO, progress: Progress) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=_environment(),
+        env=environment,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -273,13 +341,15 @@ def _run_logged(step: list[str], log: TextIO, progress: Progress) -> None:
         )
 
 
-def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
+def _install(rig: Rig, origin: Source, cuda: Toolkit | None, tree: Path, home: Path) -> None:
     part = home.with_name(home.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for program in PROGRAMS:
         shutil.copy2(tree / "bin" / program, part / program)
     server = part / "llama-server"
+    if cuda is not None:
+        _put_libraries(server, cuda)
     info = {
         "source": {
             "kind": origin.kind,
@@ -290,9 +360,11 @@ def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
         },
         "backend": rig.backend,
         "cuda_version": rig.cuda_version if rig.backend == "cuda" else None,
+        "nvcc": cuda.release() if cuda else None,
+        "machine_code": cuda.code(server) if cuda else None,
         "cmake": cmake_flags(rig),
         "compiler": _cache_value(tree, "CMAKE_CXX_COMPILER"),
-        "version": version(server),
+        "version": version(server, toolkit.with_stub(cuda) if cuda else None),
         "server_sha256": sha256(server),
         "built": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
@@ -300,12 +372,24 @@ def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
     part.rename(home)
 
 
-def version(server: Path) -> list[str]:
+def _put_libraries(server: Path, cuda: Toolkit) -> None:
+    """Put the CUDA libraries a program needs into the folder lib beside it."""
+    place = server.with_name("lib")
+    place.mkdir()
+    for library in toolkit.libraries(server, cuda):
+        try:
+            (place / library.name).hardlink_to(library.resolve())
+        except OSError:  # on another disk
+            shutil.copy2(library, place / library.name)
+    if (licence := cuda.licence()) is not None:
+        shutil.copy2(licence, place / "LICENSE-NVIDIA.txt")
+
+
+def version(server: Path, environment: dict[str, str] | None = None) -> list[str]:
     """What the program says of itself: build number and compiler."""
+    line = [str(server), "--version"]
     try:
-        done = subprocess.run(
-            [str(server), "--version"], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RigError(f"{server} was built but does not run here: {error}") from None
     lines = (done.stdout + done.stderr).splitlines()
