@@ -62,7 +62,7 @@ ENV CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache \
     CCACHE_COMPILERCHECK=content
 RUN --mount=type=bind,from=llama-src,target=/llama.cpp \
     --mount=type=cache,id=gemma-rigs-ccache,target=/ccache \
-    python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin && ccache --show-stats
+    python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin
 
 # ---- the Python environment from the lock file
 FROM base AS python

@@ -8,11 +8,12 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
 from common.engines.llamacpp import source, toolkit
-from common.engines.llamacpp.build import build_from
+from common.engines.llamacpp.build import INFO, build_from
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
@@ -80,9 +81,24 @@ def build(rig: Rig, tree: Path, target: Path) -> None:
             tenth = done * 10 // total
             say(f"compiled {done} of {total}")
 
+    cached = shutil.which("ccache")
+    if cached:
+        subprocess.run([cached, "--zero-stats"], check=True, stdout=subprocess.DEVNULL)
     built = build_from(rig, fetched, say, progress)
     shutil.copytree(built.server.parent, target)
+    if cached:
+        built.info["compile"]["cache"] = statistics(cached)
+        (target / INFO).write_text(json.dumps(built.info, indent=2) + "\n")
     say(json.dumps(built.info, indent=2))
+
+
+def statistics(ccache: str) -> dict[str, int]:
+    """How many files were compiled, and how many came from the cache of an earlier image."""
+    line = [ccache, "--print-stats"]
+    text = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+    found = dict(entry.split("\t") for entry in text.splitlines() if entry.count("\t") == 1)
+    hits = int(found["direct_cache_hit"]) + int(found["preprocessed_cache_hit"])
+    return {"compiled": int(found["cache_miss"]), "from_cache": hits}
 
 
 def body() -> None:

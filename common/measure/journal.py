@@ -124,8 +124,11 @@ class Manifest(Origin, Measured):
     """Of every run that asks a model."""
 
 
-class RepackPlan(Strict):
+class QuickPlan(Strict):
     quick: bool
+
+
+class RepackPlan(QuickPlan):
     rounds: int
     threads: int
 
@@ -137,6 +140,17 @@ class RepackManifest(Origin, Made):
     engine: dict[str, Any]
     engine_title: str
     load: float
+
+
+class ImageManifest(Origin, Made):
+    """Of a look into an image, in which no model runs."""
+
+    plan: QuickPlan
+    engine: dict[str, Any]
+    """engine.json as it lies in the image"""
+    engine_title: str
+    load: float
+    build_seconds: float
 
 
 class Schedule(Strict):
@@ -252,6 +266,49 @@ class Command(Versioned):
     cpu_seconds: NotRequired[float]
     sync_seconds: NotRequired[float]
     resident: NotRequired[int]
+
+
+class Layer(Strict):
+    made_by: str
+    bytes: int
+
+
+class Part(Strict):
+    """A library in an image."""
+
+    name: str
+    bytes: int
+    compressed_bytes: int
+
+
+class Said(Strict):
+    """How a program ended, and what it said."""
+
+    case: str
+    code: int
+    text: str
+
+
+class Packed(Versioned):
+    """Of a look into an image."""
+
+    failed: None
+    architectures: list[str]
+    image: str
+    bytes: int
+    compressed_bytes: int
+    layers: list[Layer]
+    libraries: list[Part]
+    linked: list[str]
+    missing: list[str]
+    machine_code: list[str]
+    says: list[str]
+    """llama-server --version"""
+    tools: list[str]
+    headers: int
+    user: str
+    labels: dict[str, str]
+    without_driver: Said
 
 
 class Client(Versioned):

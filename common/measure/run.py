@@ -30,8 +30,11 @@ WRITTEN = "written.json"
 # before they were told apart: the same but for that.
 VERSIONS = {MANIFEST: 1, JOURNAL: 1, STARTS: 1, WRITTEN: 1}
 TYPES = {
-    MANIFEST: journal.Manifest | journal.RepackManifest | journal.ClientManifest,
-    JOURNAL: journal.Trial | journal.Command | journal.Client,
+    MANIFEST: journal.Manifest
+    | journal.RepackManifest
+    | journal.ClientManifest
+    | journal.ImageManifest,
+    JOURNAL: journal.Trial | journal.Command | journal.Client | journal.Packed,
     STARTS: journal.Start,
     WRITTEN: journal.Written,
 }

@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -222,8 +224,8 @@ def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: 
             check_room(rig)
             cuda = _toolkit(rig, say)
             tree.mkdir(parents=True, exist_ok=True)
-            _compile(rig, fetched, cuda, tree, say, progress)
-            _install(rig, fetched, cuda, tree, home)
+            took = _compile(rig, fetched, cuda, tree, say, progress)
+            _install(rig, fetched, cuda, tree, home, took)
             shutil.rmtree(tree)
     return _read(home / "llama-server")
 
@@ -289,7 +291,11 @@ def _compile(
     tree: Path,
     say: Callable[[str], None],
     progress: Progress,
-) -> None:
+) -> dict[str, Any]:
+    """Returns what it took: wall and processor seconds, how many compilers at once, whether an
+    earlier call had begun it."""
+    began, used = time.monotonic(), _processor_seconds()
+    continued = (tree / "build.ninja").is_file()
     version = []  # a git tree knows its own
     if origin.kind == "release":
         version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
@@ -306,6 +312,18 @@ def _compile(
         ]
         for step in steps:
             _run_logged(step, _environment(cuda), log, progress)
+    return {
+        "seconds": round(time.monotonic() - began, 1),
+        "processor_seconds": round(_processor_seconds() - used, 1),
+        "jobs": count,
+        "continued": continued,
+    }
+
+
+def _processor_seconds() -> float:
+    """Of all programs this process has started and seen end."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _estimate(rig: Rig, count: int) -> str:
@@ -341,7 +359,14 @@ def _run_logged(
         )
 
 
-def _install(rig: Rig, origin: Source, cuda: Toolkit | None, tree: Path, home: Path) -> None:
+def _install(
+    rig: Rig,
+    origin: Source,
+    cuda: Toolkit | None,
+    tree: Path,
+    home: Path,
+    took: dict[str, Any],
+) -> None:
     part = home.with_name(home.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -366,6 +391,7 @@ def _install(rig: Rig, origin: Source, cuda: Toolkit | None, tree: Path, home: P
         "compiler": _cache_value(tree, "CMAKE_CXX_COMPILER"),
         "version": version(server, toolkit.with_stub(cuda) if cuda else None),
         "server_sha256": sha256(server),
+        "compile": took,
         "built": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
     (part / INFO).write_text(json.dumps(info, indent=2) + "\n")
