@@ -127,10 +127,10 @@ def _before(step: Step) -> str:
 
 def _table(session: Session) -> None:
     rows = [
-        [outcome.step.name, outcome.result, f"{outcome.minutes:.1f}", _short(session, outcome)]
+        [outcome.step.name, f"{outcome.minutes:.1f}", _short(session, outcome), outcome.result]
         for outcome in session.outcomes
     ]
-    heads = ["step", "result", "minutes", "run directory"]
+    heads = ["step", "minutes", "run directory", "result"]
     session.say("")
     session.say(tabulate(rows, heads, "simple", disable_numparse=True))
 
@@ -146,11 +146,9 @@ def _pack(session: Session, place: Path) -> None:
     found = list(dict.fromkeys(folder for folder in folders if folder))
     archive, log = place.with_name(f"{place.name}.tar.gz"), place.with_name(f"{place.name}.log")
     size = first_runs.pack(archive, found, [log] if log.is_file() else [], session.root)
-    session.say(
-        f"\nto carry home: {archive.name}, {size / 1e6:.2f} MB, with {len(found)} run directories "
-        "and all that was said"
-    )
-    session.say(f"at home, in a clone (what is there already stays): tar -xzkf {archive.name}")
+    holds = f"run directories in it: {len(found)}, and all that was said here"
+    session.say(f"\nto carry home: {archive.name}, {size / 1e6:.2f} MB; {holds}")
+    session.say(f"at home, in a clone (it replaces nothing): tar -xzkf {archive.name}")
     session.say("then: make compare")
 
 

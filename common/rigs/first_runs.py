@@ -114,6 +114,7 @@ class Outcome:
     good: bool = False
     """whether what needs it can go on"""
     failed: bool = False
+    begun: bool = False
 
 
 def rigs(card: Card, say: Say, root: Path = ROOT) -> dict[str, Rig | RigError]:
@@ -204,8 +205,8 @@ def _size(file: wanted.Wanted) -> int:
 
 
 def _first(error: RigError) -> str:
-    """What an error says in one line."""
-    return str(error).splitlines()[0].rstrip(".")
+    """What an error says first, in one line and without advice."""
+    return str(error).splitlines()[0].partition("; ")[0].rstrip(".")
 
 
 @dataclass
@@ -238,7 +239,8 @@ class Session:
                 outcome.result = self._one(outcome, todo[place + 1 :])
             finally:
                 outcome.minutes = (self.clock() - begun) / 60
-                self.say(f"{step.name}: {outcome.result}, {outcome.minutes:.1f} minutes")
+                took = f", {outcome.minutes:.1f} min" if outcome.begun else ""
+                self.say(f"{step.name}: {outcome.result}{took}")
 
     def _one(self, outcome: Outcome, later: Sequence[Step]) -> str:
         step = outcome.step
@@ -251,13 +253,14 @@ class Session:
             return f"skipped: needs {lacking[0]}"
         if step.least > self.left:
             left = max(0.0, self.left)
-            return f"skipped: about {step.least:.0f} minutes, {left:.0f} left"
+            return f"skipped: about {_minutes(step.least)}, {_minutes(left)} left"
         quick = step.quick is not None and step.full - step.least > self._spare(step, later)
         minutes = step.least if quick else step.full
         self.say(
-            f"\n{step.name}: about {minutes:.0f} minutes{' as a quick look' if quick else ''} "
-            f"(an estimate), {self.left:.0f} left"
+            f"\n{step.name}: about {_minutes(minutes)}{' as a quick look' if quick else ''} "
+            f"(an estimate), {_minutes(self.left)} left"
         )
+        outcome.begun = True
         return self._made(outcome, quick, self._goes_on(step, quick))
 
     def _lost(self) -> set[str]:
@@ -311,6 +314,10 @@ class Session:
             outcome.failed = True
             return f"NOT what was worked out on paper{_form(step)}"
         return f"done{_form(step)}"
+
+
+def _minutes(count: float) -> str:
+    return f"{count:.0f} min" if count >= 1 else "less than 1 min"
 
 
 def _form(step: Step) -> str:
