@@ -146,10 +146,12 @@ def _pack(session: Session, place: Path) -> None:
     found = list(dict.fromkeys(folder for folder in folders if folder))
     archive, log = place.with_name(f"{place.name}.tar.gz"), place.with_name(f"{place.name}.log")
     size = first_runs.pack(archive, found, [log] if log.is_file() else [], session.root)
+    long = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
     holds = f"run directories in it: {len(found)}, and all that was said here"
-    session.say(f"\nto carry home: {archive.name}, {size / 1e6:.2f} MB; {holds}")
+    session.say(f"\nto carry home: {archive.name}, {long}; {holds}")
     session.say(f"at home, in a clone (it replaces nothing): tar -xzkf {archive.name}")
-    session.say("then: make compare")
+    if found:
+        session.say("then: make compare")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class Ended:
         said = [line.strip() for line in self.lines if line.strip()]
         errors = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
         others = [line for line in said if not line.startswith("make: ")]
-        return (errors or others or said or [f"exit code {self.code}"])[-1]
+        found = (errors or others or said or [f"exit code {self.code}"])[-1]
+        return found.rpartition("; ")[0] or found if found.endswith(":") else found
 
 
 def run(

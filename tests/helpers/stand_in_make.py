@@ -3,7 +3,7 @@
 `behaviour.json` beside it: target and rig, such as "speed local-llamacpp-l4-2b-q4_0" (or a target
 alone) -> what happens. Without an entry a measurement leaves a finished run directory.
 says: lines; code: the exit code; minutes: by how much the clock goes on; hangs: whether it goes on
-until Ctrl-C; presses: whether it sends Ctrl-C to who called it; equal: whether the known answer is.
+until Ctrl-C; sends: a signal to who called it; equal: whether the known answer is.
 """
 
 import json
@@ -40,9 +40,9 @@ def main() -> int:
     clock = HERE / "clock"
     clock.write_text(str(float(clock.read_text()) + mine.get("minutes", 0) * 60))
     try:
-        if mine.get("presses"):
-            os.kill(os.getppid(), signal.SIGINT)
-        while mine.get("hangs") or mine.get("presses"):
+        if "sends" in mine:
+            os.kill(os.getppid(), mine["sends"])
+        while mine.get("hangs") or "sends" in mine:
             time.sleep(0.01)
     except KeyboardInterrupt:
         print("stopped", flush=True)

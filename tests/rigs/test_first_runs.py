@@ -147,7 +147,7 @@ def test_the_archive_lands_in_its_places(
     said = capsys.readouterr().out
     assert (home / log).read_text() in said
     assert f"tar -xzkf {path.name}" in said
-    assert f"{path.stat().st_size / 1e6:.2f} MB; run directories in it: 3" in said
+    assert f"{path.stat().st_size / 1e3:.0f} kB; run directories in it: 3" in said
     found = sorted(home.glob("*/benchmarks/runs/*"))
     assert [run.read_manifest(folder)["what"] for folder in found] == ["cost", "cost", "speed"]
 
@@ -268,7 +268,7 @@ def test_a_step_that_takes_too_long_is_ended_in_order(
 def test_ctrl_c_leaves_an_archive_and_the_next_call_goes_on(
     host: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host.does(**{f"cost {SMALL}": {"presses": True}})
+    host.does(**{f"cost {SMALL}": {"sends": signal.SIGINT}})
     assert host.first_runs() == 130
     host.calls()
     said = capsys.readouterr()
@@ -293,10 +293,20 @@ def test_ctrl_c_leaves_an_archive_and_the_next_call_goes_on(
     assert sum(name.endswith("manifest.json") for name in host.archive()) == 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_that_goes_and_a_kill_leave_an_archive_too(
+    host: Host, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    host.does(cost={"sends": number})
+    assert host.first_runs() == 143
+    assert rows(capsys.readouterr().out)["cost 2b"] == "stopped"
+    assert f"{SMALL}/benchmarks/runs/2026-12-01-cost-l4/manifest.json" in host.archive()
+
+
 def test_what_cannot_go_on_here_is_measured_anew(
     host: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host.does(cost={"presses": True})
+    host.does(cost={"sends": signal.SIGINT})
     assert host.first_runs() == 130
     host.calls()
     refusal = f"error: it was started on another host: cores was 8, is now 16; {resume.ANEW}"
@@ -308,7 +318,7 @@ def test_what_cannot_go_on_here_is_measured_anew(
 
 
 def test_an_unfinished_run_of_the_other_form_is_not_gone_on_with(host: Host) -> None:
-    host.does(cost={"presses": True})
+    host.does(cost={"sends": signal.SIGINT})
     assert host.first_runs() == 130
     host.does()
     host.calls()

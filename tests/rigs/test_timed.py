@@ -45,6 +45,8 @@ def test_its_lines_are_told_and_the_error_is_its_reason(tmp_path: Path) -> None:
         (("", "killed", "make: *** x"), "killed"),
         (("make: *** x", ""), "make: *** x"),
         (("error: a", "error: b", "c"), "b"),
+        (("error: it failed; its last lines are:", "  a", "  b"), "it failed"),
+        (("error: it failed:", "  a"), "it failed:"),
     ],
 )
 def test_a_reason_is_one_line_whatever_was_said(lines: tuple[str, ...], reason: str) -> None:
