@@ -1,6 +1,5 @@
 """First runs: budget, failures, going on and the archive; make and card are stand-ins."""
 
-import json
 import shutil
 import signal
 import sys
@@ -21,8 +20,8 @@ from common.rigs import first_runs, timed
 from common.rigs.cards import CARDS, Card
 from common.rigs.first_runs import BUILD, MINUTES, RESERVE, SOURCE, Session, Step
 from scripts import first_runs as script
-from tests.helpers import runs
-from tests.helpers.run_script import run_script
+from tests.helpers import rig_rules
+from tests.helpers.borrowed_host import Host
 from tests.rigs.test_cards import in_host
 from tests.rigs.test_new_rig import copy_of_the_tree
 
@@ -30,43 +29,6 @@ L4 = CARDS["l4"]
 TINY, SMALL, LARGE = (f"local-llamacpp-l4-{size}-q4_0" for size in ("tiny", "2b", "4b"))
 CORES = 16
 ENGINE = SOURCE + BUILD / CORES
-
-
-class Host:
-    """A project on a host with an L4, where make is a stand-in and so is the clock."""
-
-    def __init__(self, root: Path, stand: Path) -> None:
-        self.root = root
-        self.stand = stand
-        self.does()
-        (stand / "clock").write_text("0")
-        manifest = {"version": 1, **runs.MADE}
-        (stand / "manifest.json").write_text(json.dumps(manifest))
-
-    def does(self, **behaviour: dict[str, Any]) -> None:
-        """What make does from now on: by target, or by target and rig."""
-        (self.stand / "behaviour.json").write_text(json.dumps(behaviour))
-
-    def clock(self) -> float:
-        text = (self.stand / "clock").read_text()
-        return float(text) if text else 0.0  # it is being written
-
-    def calls(self) -> list[str]:
-        """How make was called since this was asked last."""
-        path = self.stand / "calls"
-        text = path.read_text() if path.exists() else ""
-        path.unlink(missing_ok=True)
-        return text.splitlines()
-
-    def first_runs(self, minutes: float = 30) -> int:
-        words = ["--minutes", str(minutes)]
-        return run_script(lambda _: script.body(words, self.root, self.clock), ())
-
-    def archive(self) -> dict[str, int]:
-        """Names in the one archive, with their sizes."""
-        (path,) = self.root.glob("first-runs-l4-*.tar.gz")
-        with tarfile.open(path) as opened:
-            return {member.name: member.size for member in opened.getmembers()}
 
 
 @pytest.fixture
@@ -430,8 +392,6 @@ def assert_nothing_was_done(host: Host) -> None:
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has an NVIDIA card")
 def test_make_says_so_too(tmp_path: Path) -> None:
-    from tests.helpers import rig_rules
-
     tree = copy_of_the_tree(tmp_path / "tree")
     code, out, err = rig_rules.make(tree, "first-runs", "MINUTES=5", PYTHONPATH=str(tree))
     assert (code, out) == (2, "")
