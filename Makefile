@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report compose engine image use
-.PHONY: bench-client bench-repack compare look fuzz new-rig
+.PHONY: bench-client bench-repack compare first-runs fuzz look new-rig
 override TOP := .
 include common/given.mk
 RIG ?= local-llamacpp-cpu-tiny-q4_0
@@ -82,9 +82,12 @@ look: runtime ## build the image of RIG, look into it and write a run directory:
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,"$$RIG")
 
-new-rig: runtime ## make a rig for another card: SIZE=2b [ENCODING=q4_0] [GPU="NVIDIA L4"]; LIST=1 shows what fits
+new-rig: runtime ## make a rig for another card: SIZE=2b (or tiny, the known-answer pair) [ENCODING=q4_0] [GPU="NVIDIA L4"]; LIST=1 shows what fits
 	@"$$PYTHON" scripts/new_rig.py $(if $(SIZE),--size "$$SIZE") $(if $(ENCODING),--encoding "$$ENCODING") \
 		$(if $(GPU),--gpu "$$GPU") $(if $(filter 1,$(LIST)),--list)
+
+first-runs: runtime ## measure the card of this host for MINUTES=30, and pack up what to carry home [GPU="NVIDIA L4"]
+	@exec "$$PYTHON" scripts/first_runs.py $(if $(MINUTES),--minutes "$$MINUTES") $(if $(GPU),--gpu "$$GPU")
 
 test-converter: dev ## test the repack with llama.cpp's real converter (installs torch for the CPU the first time)
 	@"$$PYTHON" -m pytest -m converter

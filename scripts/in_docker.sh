@@ -110,7 +110,8 @@ harness() {
     top=$(own_git rev-parse --show-toplevel 2>/dev/null) || return 0
     [ "$top" = "$(cd "$root" && pwd -P)" ] || return 0
     commit=$(own_git rev-parse HEAD 2>/dev/null) || return 0
-    changes=$(own_git status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**') || return 0
+    changes=$(own_git status --porcelain -uall -- . ':(exclude,glob)**/benchmarks/**' \
+        ':(exclude,glob)local-*/**' ':(exclude,glob)README.md' ':(exclude,glob)compose.yaml') || return 0
     dirty=0
     [ -z "$changes" ] || dirty=1
     echo "HARNESS_COMMIT=$commit"

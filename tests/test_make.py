@@ -77,6 +77,7 @@ AT_ROOT = [
     *[(verb, "RIG") for verb in ("engine", "bench-repack", "doctor", "bench-client")],
     *[("report", "RUN"), ("compare", "RUNS"), ("compare", "OUT")],
     *[("new-rig", key) for key in ("SIZE", "ENCODING", "GPU")],
+    *[("first-runs", key) for key in ("MINUTES", "GPU")],
 ]
 
 

@@ -78,6 +78,14 @@ def look(file: HubFile, say: Say) -> Remote:
     return _patiently(lambda: _look(file), say, lambda: 0)
 
 
+def glance(file: HubFile) -> Remote:
+    """Like `look`, but it does not try twice: whether the hub can be reached at all."""
+    try:
+        return _look(file)
+    except _PassingError as error:
+        raise RigError(str(error)) from None
+
+
 def download(remote: Remote, part: Path, say: Say, progress: Progress) -> None:
     """Bring `part` to its full length, going on from what it holds already.
 

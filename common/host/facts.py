@@ -19,6 +19,13 @@ ELSEWHERE = (
 )  # fmt: skip
 """what turns git to another repository than the folder's own"""
 
+NO_HARNESS = (
+    ":(exclude,glob)**/benchmarks/**", ":(exclude,glob)local-*/**", ":(exclude,glob)README.md",
+    ":(exclude,glob)compose.yaml",
+)  # fmt: skip
+"""what may change without the tree being dirty: results, and what make new-rig writes. A rig is
+only data, and every manifest holds its settings"""
+
 
 def harness(root: Path = ROOT) -> dict[str, Any]:
     """The commit this project is at, and whether files differ from it; both None if that cannot be
@@ -47,9 +54,8 @@ def harness(root: Path = ROOT) -> dict[str, Any]:
     commit = git("rev-parse", "HEAD")
     if not top or not commit or Path(top).resolve() != root.resolve():
         return {"commit": None, "dirty": None}
-    # Results are no part of the harness: a run directory does not make the tree dirty.
-    # All files, since git names a new folder only as a whole, which the pattern would not match.
-    changes = git("status", "--porcelain", "-uall", "--", ".", ":(exclude,glob)**/benchmarks/**")
+    # All files, since git names a new folder only as a whole, which the patterns would not match.
+    changes = git("status", "--porcelain", "-uall", "--", ".", *NO_HARNESS)
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 

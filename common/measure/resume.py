@@ -19,6 +19,8 @@ FREE_SETTINGS = {key for key, group in GROUPS.items() if group == "address"}
 NOTED_LATER = {"environment"}
 """what a manifest of before it was noted may lack"""
 Say = Callable[[str], object]
+ANEW = "measure anew without RESUME=1"
+"""how the refusal ends of a run that cannot go on here"""
 
 
 def resume(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None, say: Say) -> Run:
@@ -28,7 +30,7 @@ def resume(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None, s
     `say` is told of folders that are passed over, and of damaged lines, which are set aside.
     Raises RigError if there is none, or if something differs (naming it).
     """
-    folder = out or _last_unfinished(rig, what, say)
+    folder = out or last_unfinished(rig, what, say)
     if folder is None:
         raise RigError(f"{rig.runs_folder} has no unfinished {what} run; leave RESUME=1 out")
     old = run.read_manifest(folder)
@@ -37,7 +39,7 @@ def resume(rig: Rig, what: str, manifest: Mapping[str, Any], out: Path | None, s
     new = json.loads(json.dumps({"what": what, "rig": rig.name, **manifest}))
     if differs := _difference(_comparable(old, old), _comparable(new, old)):
         host = "on another host, or another system" if differs[0] else "under other settings"
-        raise RigError(f"{folder} was started {host}: {differs[1]}; measure anew without RESUME=1")
+        raise RigError(f"{folder} was started {host}: {differs[1]}; {ANEW}")
     _drop_torn_lines(folder)
     for said in set_aside(folder):
         say(said)
@@ -71,7 +73,8 @@ def _named(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return f"{key} was {before!r}, is now {after!r}"
 
 
-def _last_unfinished(rig: Rig, what: str, say: Say) -> Path | None:
+def last_unfinished(rig: Rig, what: str, say: Say) -> Path | None:
+    """The run of this kind that RESUME=1 continues."""
     pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-{re.escape(what)}-{rig.hardware}(-\d+)?")
     found = []
     for path in sorted(rig.runs_folder.glob("*")):

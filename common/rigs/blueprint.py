@@ -55,9 +55,9 @@ class Blueprint:
     def files(self) -> dict[str, str]:
         """Name and text of every file in the rig's folder."""
         return {
-            "tpu.env": _filled("tpu.env", self._settings()),
+            "tpu.env": filled("tpu.env", self._settings()),
             "Makefile": MAKEFILE,
-            "README.md": _filled("README.md", self._reasons()),
+            "README.md": filled("README.md", self._reasons()),
         }
 
     @property
@@ -68,15 +68,15 @@ class Blueprint:
     @property
     def row(self) -> str:
         """Its line in README.md's table of rigs."""
-        card = f"{self.card.gpu_name.replace('_', ' ')}, {self.card.memory_mib / 1024:.0f} GB"
-        return f"| [{self.name}]({self.name}/README.md) | {card} | Gemma 4 {self.size.title} |\n"
+        return row(self.name, self.card, f"Gemma 4 {self.size.title}")
 
     def _settings(self) -> dict[str, object]:
-        card, size, fit = self.card, self.size, self.fit
+        size, fit = self.size, self.fit
         known = size.model_hub(self.encoding)
         return {
+            **of_card(self.card),
             "title": f"Gemma 4 {size.title}",
-            "card": card.gpu_name.replace("_", " "),
+            "made_from": " from an estimate of memory (README.md)",
             "model_note": KNOWN_MODEL if known else NO_MODEL,
             "model": size.model_file(self.encoding),
             "model_hub": known or "",
@@ -84,15 +84,8 @@ class Blueprint:
             "drafter": size.drafter_file,
             "drafter_hub": size.drafter_hub or "",
             "drafter_sha256": size.drafter_sha256,
-            "draft_length": 2 if card.tensor_cores else 1,
-            "port": PORT,
             "ctx_size": fit.serve.ctx_size,
             "parallel": fit.parallel or "",
-            "commit": COMMIT,
-            "cuda_version": card.cuda_version,
-            "architectures": card.architectures,
-            "cmake_extra": card.cmake_extra,
-            "gpu_name": card.gpu_name,
             "longctx_depths": fit.depths,
             "longctx_ctx_size": fit.longctx.ctx_size if fit.longctx else "",
             "sweep_parallel": fit.sweep.slots if fit.sweep else "",
@@ -101,26 +94,6 @@ class Blueprint:
             "longmixed_ctx_size": fit.longmixed.ctx_size if fit.longmixed else "",
             "checkpoint": size.checkpoint or "",
             "shape": size.shape_name,
-            "tune_n_max": 4 if card.tensor_cores else 3,
-            **self._other_build(),
-        }
-
-    def _other_build(self) -> dict[str, str]:
-        """What `make builds` compares the rig's own build with."""
-        if self.card.tensor_cores:
-            newest = self.card.cuda_version == CUDA_VERSION
-            older = OLD_CUDA_VERSION if newest else SUGGESTED_CUDA_VERSION
-            return {
-                "builds_reason": "an older CUDA",
-                "builds_cuda_version": older,
-                "builds_architectures": "",
-                "builds_cmake_extra": "",
-            }
-        return {
-            "builds_reason": "what llama.cpp suggests for cards without tensor cores",
-            "builds_cuda_version": SUGGESTED_CUDA_VERSION,
-            "builds_architectures": "61-virtual,80-virtual",
-            "builds_cmake_extra": "-DGGML_CUDA_FORCE_MMQ=ON",
         }
 
     def _reasons(self) -> dict[str, object]:
@@ -195,6 +168,48 @@ class Blueprint:
         return "\n".join(lines)
 
 
-def _filled(name: str, values: dict[str, object]) -> str:
+def row(name: str, card: Card, model: str) -> str:
+    """A rig's line in README.md's table of rigs."""
+    known = f"{card.gpu_name.replace('_', ' ')}, {card.memory_mib / 1024:.0f} GB"
+    return f"| [{name}]({name}/README.md) | {known} | {model} |\n"
+
+
+def of_card(card: Card) -> dict[str, object]:
+    """What a new tpu.env says of its card and of the engine for it, whatever the model."""
+    return {
+        "card": card.gpu_name.replace("_", " "),
+        "draft_length": 2 if card.tensor_cores else 1,
+        "port": PORT,
+        "commit": COMMIT,
+        "cuda_version": card.cuda_version,
+        "architectures": card.architectures,
+        "cmake_extra": card.cmake_extra,
+        "gpu_name": card.gpu_name,
+        "tune_n_max": 4 if card.tensor_cores else 3,
+        **_other_build(card),
+    }
+
+
+def _other_build(card: Card) -> dict[str, str]:
+    """What `make builds` compares the rig's own build with."""
+    if card.tensor_cores:
+        newest = card.cuda_version == CUDA_VERSION
+        older = OLD_CUDA_VERSION if newest else SUGGESTED_CUDA_VERSION
+        return {
+            "builds_reason": "an older CUDA",
+            "builds_cuda_version": older,
+            "builds_architectures": "",
+            "builds_cmake_extra": "",
+        }
+    return {
+        "builds_reason": "what llama.cpp suggests for cards without tensor cores",
+        "builds_cuda_version": SUGGESTED_CUDA_VERSION,
+        "builds_architectures": "61-virtual,80-virtual",
+        "builds_cmake_extra": "-DGGML_CUDA_FORCE_MMQ=ON",
+    }
+
+
+def filled(name: str, values: dict[str, object]) -> str:
+    """The text of a template with these values in it."""
     text = (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
     return Template(text).substitute(values)

@@ -3,12 +3,12 @@
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from common import rig
 from common.errors import RigError
 from common.rig import ROOT
 from common.rigs import services
-from common.rigs.blueprint import Blueprint
 from common.rigs.services import COMPOSE
 
 README = "README.md"
@@ -16,7 +16,25 @@ END_OF_TABLE = "\n<!-- end of the rigs -->\n"
 TEMPORARY = ".new-rig-"
 
 
-def make(blueprint: Blueprint, root: Path = ROOT) -> Path:
+class NewRig(Protocol):
+    """A rig that does not exist yet: blueprint.py, known_answer.py."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def memory(self) -> str:
+        """What its server may take of the host's memory, as compose.yaml says it."""
+
+    @property
+    def row(self) -> str:
+        """Its line in README.md's table of rigs."""
+
+    def files(self) -> dict[str, str]:
+        """Name and text of every file in the rig's folder."""
+
+
+def make(blueprint: NewRig, root: Path = ROOT) -> Path:
     """Make the rig's folder in `root`, its services in compose.yaml and its line in README.md;
     returns the folder.
 

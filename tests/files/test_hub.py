@@ -17,7 +17,8 @@ import huggingface_hub.file_download  # noqa: F401
 import pytest
 
 from common import places
-from common.files import hub
+from common.errors import RigError
+from common.files import hub, wanted
 from common.files.hub import PIECE
 from common.rig import Rig
 from scripts import fetch
@@ -166,6 +167,15 @@ def test_429_is_waited_for_as_asked(
     assert 30 < waits[1] <= 60
     assert waits[2] == 2.0  # no sense in it, so our own: the second failure in a row
     assert "trying again in 7 s" in out
+
+
+def test_a_glance_is_one_try(hub_rig: Rig, fake_hub: FakeHub, waits: list[float]) -> None:
+    (file, _drafter) = wanted.wanted(hub_rig)
+    assert hub.glance(file.on_hub).size == fake_hub.size
+    fake_hub.heads = [fake.status(503)]
+    with pytest.raises(RigError, match="503"):
+        hub.glance(file.on_hub)
+    assert waits == []
 
 
 def test_a_silent_server_is_not_waited_for_without_end(

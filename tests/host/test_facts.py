@@ -64,15 +64,39 @@ def test_what_the_image_is_told_is_a_commit_or_nothing(monkeypatch: pytest.Monke
     assert facts.harness() == NOTHING
 
 
-def test_the_image_script_says_the_same(repository: Path) -> None:
-    text = Path(shutil.which("sh") or "sh")
+def image_script_says(root: Path) -> str:
+    """The last line of what the script tells the image of the tree."""
+    shell = Path(shutil.which("sh") or "sh")
     script = (ROOT / "scripts" / "in_docker.sh").read_text()
     body = script[script.index("own_git()") : script.index("digest()")]
+    command = [str(shell), "-c", f"root={root}\n{body}\nharness"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def test_the_image_script_says_the_same(repository: Path) -> None:
     for folder, said in ((repository, "HARNESS_DIRTY=0"), (repository / "unpacked", "")):
         folder.mkdir(exist_ok=True)
-        command = [str(text), "-c", f"root={folder}\n{body}\nharness"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.stdout.strip().rpartition("\n")[2] == said, done.stderr
+        assert image_script_says(folder) == said
+
+
+@pytest.mark.parametrize(
+    ("place", "dirty"),
+    [
+        ("local-llamacpp-l4-2b-q4_0/tpu.env", False),
+        ("README.md", False),
+        ("compose.yaml", False),
+        ("common/compose.yaml", True),
+        ("docs/README.md", True),
+        ("common/local-x/rig.py", True),
+        ("Makefile", True),
+    ],
+)
+def test_what_new_rig_writes_is_no_code(repository: Path, place: str, dirty: bool) -> None:
+    (repository / place).parent.mkdir(parents=True, exist_ok=True)
+    (repository / place).write_text("new\n")
+    assert facts.harness(repository)["dirty"] is dirty
+    assert image_script_says(repository) == f"HARNESS_DIRTY={int(dirty)}"
 
 
 def test_what_decides_speed_is_noted_and_settings_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
