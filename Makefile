@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
 .PHONY: report compose engine image use
-.PHONY: bench-client bench-repack compare first-runs fuzz look new-rig
+.PHONY: bench-client bench-repack compare first-runs fuzz image-check new-rig
 override TOP := .
 include common/given.mk
 RIG ?= local-llamacpp-cpu-tiny-q4_0
@@ -76,8 +76,8 @@ test-docker: dev ## run the container tests on a real Docker engine (about 15 mi
 image: ## build the container image of RIG (minutes, once)
 	@scripts/image.sh "$$RIG"
 
-look: runtime ## build the image of RIG, look into it and write a run directory: sizes, machine code (an hour and more for a card)
-	@"$$PYTHON" scripts/look.py "$$RIG"
+image-check: runtime ## build the image of RIG, look into it and write a run directory: sizes, machine code (an hour and more for a card)
+	@"$$PYTHON" scripts/image_check.py "$$RIG"
 
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,"$$RIG")

@@ -18,7 +18,7 @@ FOLDERS = (
     "builds",
     "tune",
     "bench_repack",
-    "image",
+    "image_check",
 )
 KINDS: tuple[Kind, ...] = tuple(
     kind for folder in FOLDERS for kind in import_module(f"common.kinds.{folder}").KINDS

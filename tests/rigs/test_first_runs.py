@@ -140,7 +140,7 @@ def test_too_few_minutes_for_the_engine(host: Host, capsys: pytest.CaptureFixtur
     assert host.first_runs(ENGINE + RESERVE - 1) == 0
     assert host.calls() == []
     table = rows(capsys.readouterr().out)
-    assert table["engine"] == "skipped: about 9 min, 8 min left"
+    assert table["engine"] == f"skipped: about {ENGINE:.0f} min, {ENGINE - 1:.0f} min left"
     assert table["cost 4b"] == "skipped: needs engine"
     assert len(host.archive()) == 1
 

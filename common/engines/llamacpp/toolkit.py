@@ -111,8 +111,8 @@ def get(version: str, say: Callable[[str], None]) -> Toolkit:
         except RigError as error:
             raise RigError(
                 f"CUDA {version} cannot be had from the package index: {error.what}",
-                fix="the same command goes on where it stopped, or install the CUDA toolkit "
-                f"{version} on this host",
+                fix="run the same command again (what came whole is kept), or install the "
+                f"CUDA toolkit {version} on this host",
             ) from None
         found = find(version)
         assert found is not None

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from common.kinds.image.plan import DRIVER
-from common.kinds.image.schema import Compile, Summary
+from common.kinds.image_check.plan import DRIVER
+from common.kinds.image_check.schema import Compile, Summary
 from common.measure import page
 from common.measure.journal import ImageManifest
 
@@ -68,7 +68,7 @@ def render(summary: Summary, manifest: ImageManifest, _folder: Path) -> str:
         "is said about speed or answers.",
         "## Do it again",
         f"```\ngit checkout {manifest['harness']['commit'] or 'COMMIT'}\n"
-        f"make look RIG={summary['rig']}\n```\n\n"
+        f"make image-check RIG={summary['rig']}\n```\n\n"
         "This page again from the files beside it: `make report RUN=` and this folder.",
     ]
     return "\n\n".join(pieces) + "\n"

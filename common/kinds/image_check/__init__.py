@@ -4,10 +4,10 @@ from common.measure.kind import Kind
 
 KINDS = (
     Kind(
-        "image",
+        "image-check",
         "build a rig's image and look into it",
         __name__,
-        "IMAGE_",
+        "IMAGE_CHECK_",
         has_rows=False,
         quick=False,
         of_rig=False,

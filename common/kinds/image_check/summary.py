@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from common.errors import RigError
-from common.kinds.image.plan import problems
-from common.kinds.image.schema import Compile, Summary
+from common.kinds.image_check.plan import problems
+from common.kinds.image_check.schema import Compile, Summary
 from common.measure import run
 from common.measure.journal import ImageManifest, Packed
 from common.measure.rows import significant

@@ -15,7 +15,7 @@ from common.engines.llamacpp import build, toolkit
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.host import facts
-from common.kinds.image import plan
+from common.kinds.image_check import plan
 from common.measure import run
 from common.rig import ROOT, Rig
 from scripts import _cli
@@ -43,7 +43,7 @@ def body(arguments: Sequence[str] | None = None) -> int:
             "host": facts.host(),
             "build_seconds": round(seconds, 1),
         }
-        with run.create(rig, "image", manifest, args.out) as current:
+        with run.create(rig, "image-check", manifest, args.out) as current:
             found = plan.look(client, name, rig, cuda, _cli.say)
             current.append(run.JOURNAL, found)
             current.finish()
