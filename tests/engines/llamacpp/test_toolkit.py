@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import places
-from common.engines.llamacpp import build, toolkit
+from common.engines.llamacpp import build, source, toolkit
 from common.errors import RigError
 from common.rig import Rig
 from tests.helpers.tiny_wheel import wheel
@@ -163,7 +163,7 @@ def test_a_disk_too_small_is_said_before_anything_is_fetched(
     rig = tiny.variant({**change, "CUDA_ARCHITECTURES": "75-real"})
     usage = shutil.disk_usage(host)
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=5 * 2**30))
-    fetched = build.source.Source("release", "1", "x", None)
+    fetched = source.Source("release", "1", "x", None)
     fetched.folder.mkdir(parents=True)
     with pytest.raises(RigError, match=r"5\.0 GiB free .* 5\.8 needed.*make room"):
         build.build_from(rig, fetched, ignore, ignore)
