@@ -69,9 +69,10 @@ def prepare(loaded: Rig) -> Engine:
     for line in loaded.from_outside():
         say(line)
     take_card(loaded)
+    present = driver.check() if loaded.backend == "cuda" else None
     built = build_engine(loaded)
-    if loaded.backend == "cuda":
-        note(driver.of_engine(driver.check(), built.info))
+    if present is not None:
+        note(driver.of_engine(present, built.info))
     fetch_files(loaded)
     room.check(loaded)
     return built

@@ -143,11 +143,11 @@ def _card(rig: Rig, runner: str) -> list[Check]:
     try:
         present = card.find(rig)
     except RigError as error:
-        fix = f"install the NVIDIA driver, or use the host with the {rig.gpu_name}"
-        checks = [Check("card", "lacks", str(error).rstrip("."), fix)]
-        if other := driver.find():
-            checks.append(_judged(rig, other))
-        return checks
+        text, use = str(error).rstrip("."), f"use the host with the {rig.gpu_name}"
+        other = driver.find()
+        if other is None:
+            return [Check("card", "lacks", text, f"install the NVIDIA driver, or {use}")]
+        return [Check("card", "lacks", text, f"see nvidia-smi -L, or {use}"), _judged(rig, other)]
     assert present is not None
     facts = present.describe()
     checks = [
