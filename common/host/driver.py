@@ -41,7 +41,8 @@ class Driver:
     """the newest CUDA it supports, such as 13.0"""
 
     def __str__(self) -> str:
-        return f"{self.version}, for CUDA up to {self.cuda}"
+        version = self.version or "of unknown version"
+        return f"{version}, for CUDA up to {self.cuda}" if self.cuda else version
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,12 @@ def judge(driver: Driver, cuda: str | None, architectures: Sequence[str]) -> Ver
             f"{driver}; the oldest one that CUDA {cuda} runs on is not known here",
             "see the table of minimum driver versions in NVIDIA's CUDA release notes",
         )
-    if driver.version is None:
-        return Verdict("unknown", "does not say its version", "see nvidia-smi")
-    other = f", or set CUDA_VERSION={driver.cuda} and build again" if driver.cuda else ""
+    if driver.version is None or driver.cuda is None:
+        return Verdict("unknown", f"{driver}, does not say all of itself", "see nvidia-smi")
+    other = f"or set CUDA_VERSION={driver.cuda} and build again"
     if _numbers(driver.version) < _numbers(oldest):
         text = f"{driver}, is too old for CUDA {cuda}, which needs {oldest} or newer"
-        return Verdict("too old", text, f"update the driver{other}")
+        return Verdict("too old", text, f"update the driver, {other}")
     unfinished = [name for name in architectures if not name.endswith("-real")]
     if architectures and not unfinished:
         return Verdict("ok", f"{driver}, and finished kernels of every CUDA {major}")
@@ -84,13 +85,15 @@ def judge(driver: Driver, cuda: str | None, architectures: Sequence[str]) -> Ver
     return Verdict(
         "too old",
         f"{driver}, cannot compile what CUDA {cuda} leaves it to (CUDA_ARCHITECTURES={named})",
-        f"set CUDA_ARCHITECTURES to finished kernels, such as 75-real, update the driver{other}",
+        f"set CUDA_ARCHITECTURES to finished kernels, such as 75-real, update the driver, {other}",
     )
 
 
 def of_engine(driver: Driver, info: dict[str, Any]) -> Verdict:
     """The same for an engine that was built, from its engine.json."""
-    return judge(driver, info.get("cuda_version"), kernels(info))
+    cuda = info.get("cuda_version")
+    known = isinstance(cuda, str) and re.fullmatch(r"\d+(\.\d+)+", cuda)
+    return judge(driver, str(cuda) if known else None, kernels(info))
 
 
 def kernels(info: dict[str, Any]) -> list[str]:
