@@ -9,10 +9,11 @@ from tqdm import tqdm
 
 from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
+from common.errors import RigError
 from common.files import wanted
 from common.files.hub import Progress
 from common.files.wanted import Wanted
-from common.host import card, room
+from common.host import card, driver, room
 from common.rig import Rig
 from scripts._cli import say
 
@@ -21,6 +22,8 @@ def build_engine(loaded: Rig) -> Engine:
     """The rig's engine, built first if need be."""
     if os.environ.get("LLAMA_SERVER") or build.CONTAINER.is_file():
         return build.find(loaded)
+    if not is_built(loaded):
+        check_driver(loaded)
     with tqdm(unit="step", desc="compiling", disable=None, leave=False) as bar:
         tenth = 0
 
@@ -35,12 +38,41 @@ def build_engine(loaded: Rig) -> Engine:
         return build.build(loaded, say, progress)
 
 
+def is_built(loaded: Rig) -> bool:
+    try:
+        build.find(loaded)
+    except RigError:
+        return False
+    return True
+
+
+def check_driver(loaded: Rig) -> None:
+    """Raise RigError before anything is compiled that the driver here could not run. Without a
+    driver it may be for another host, which is said."""
+    if loaded.backend != "cuda":
+        return
+    present = driver.find()
+    if present is None:
+        say("there is no NVIDIA driver here; the engine can be built, and runs where there is one")
+    else:
+        note(driver.judge(present, loaded.cuda_version, loaded.cuda_architectures))
+
+
+def note(verdict: driver.Verdict) -> None:
+    """Raise RigError if the driver is too old, and say what is not known of it."""
+    if unknown := verdict.refuse():
+        say(f"note: {unknown}")
+
+
 def prepare(loaded: Rig) -> Engine:
     """Card, engine and files, in this order: nothing is fetched for a rig that cannot run."""
     for line in loaded.from_outside():
         say(line)
     take_card(loaded)
+    present = driver.check() if loaded.backend == "cuda" else None
     built = build_engine(loaded)
+    if present is not None:
+        note(driver.of_engine(present, built.info))
     fetch_files(loaded)
     room.check(loaded)
     return built

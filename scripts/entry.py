@@ -30,7 +30,6 @@ def body() -> None:
 
 def ready(name: str) -> None:
     """Check engine and card for the rig `name`; prints warnings. Raises RigError."""
-    container.check_program(build.CONTAINER)
     rig = _cli.load_rig(name)
     found = build.find(rig)
     if found.info.get("backend") != rig.backend:
@@ -40,6 +39,7 @@ def ready(name: str) -> None:
         )
     for warning in container.check_card(rig, found):
         print(f"warning: {warning}", file=sys.stderr)
+    container.check_program(build.CONTAINER)  # one for CUDA does not start without a driver
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import pynvml
 
 from common.errors import RigError
+from common.host import driver
 from common.host.energy import WATCH_S, Packages, Source
 from common.rig import Rig
 
@@ -126,6 +127,8 @@ def _try(call: Callable[..., Any], *arguments: Any) -> Any:
                 "was measured before is kept: then continue with RESUME=1",
             ) from None
         return None
+    except pynvml.NVMLLibraryMismatchError:  # a driver too old for the question
+        return None
 
 
 def cards() -> list[Card]:
@@ -137,7 +140,10 @@ def cards() -> list[Card]:
             for index in range(pynvml.nvmlDeviceGetCount())
         ]
     except pynvml.NVMLError as error:
-        raise RigError(f"no NVIDIA card can be used on this host (NVML: {error})") from None
+        raise RigError(
+            f"no NVIDIA card can be used on this host (NVML: {error})",
+            fix=driver.nvml_error(error.value, str(error)).fix,
+        ) from None
 
 
 def find(rig: Rig) -> Card | None:
@@ -151,7 +157,7 @@ def find(rig: Rig) -> Card | None:
         present = cards()
     except RigError as error:
         raise RigError(
-            f"{rig.name} is for the card {rig.gpu_name}, but {error}; {advice}."
+            f"{rig.name} is for the card {rig.gpu_name}, but {error.what}; {error.fix}, {advice}."
         ) from None
     seen = visible(present, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     for card in seen:

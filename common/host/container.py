@@ -1,6 +1,5 @@
 """Container: what can be wrong inside the image before anything is served or measured."""
 
-import ctypes
 import os
 import re
 import signal
@@ -12,19 +11,14 @@ from typing import Any
 import pynvml
 
 from common.engines import asking
-from common.engines.llamacpp import memory
+from common.engines.llamacpp import advice, memory
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
-from common.host import card
+from common.host import card, driver
 from common.rig import Rig
 from common.weights.gguf_file import UnknownTypeError
 
 SECRETS = Path("/run/secrets")
-NO_RUNTIME = (
-    "the container was given no NVIDIA card. Install the NVIDIA Container Toolkit on the host "
-    "(nvidia-ctk runtime configure --runtime=docker, then restart Docker) and start it with "
-    "--gpus all, or with --device nvidia.com/gpu=all where the host uses CDI"
-)
 
 
 @dataclass(frozen=True)
@@ -34,9 +28,6 @@ class CardFacts:
     name: str
     capability: tuple[int, int]
     """compute capability, such as (8, 6)"""
-    cuda: tuple[int, int]
-    """the newest CUDA the driver supports"""
-    driver: str
     free_mib: float
     desktop: bool
     """whether something draws on a screen with it"""
@@ -81,108 +72,36 @@ def check_program(server: Path) -> None:
         )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise RigError(f"{server} does not start: {last}")
+        raise RigError(f"{server} does not start: {last}", fix=advice.of(done.stderr) or "")
 
 
 def check_card(rig: Rig, engine: Engine) -> list[str]:
     """Raise RigError if the rig's card is not here or cannot run this engine; returns warnings."""
     if rig.backend != "cuda":
         return []
-    check_driver()
+    unknown = driver.of_engine(driver.check(), engine.info).refuse()
     present = card.find(rig)
     assert present is not None
     found = facts(present)
-    check_cuda(found, engine.info)
     check_kernels(found, engine.info)
     check_memory(found, rig)
+    warnings = [unknown] if unknown else []
     if found.desktop:
-        return [
+        warnings.append(
             f"a desktop uses the {found.name}: it takes memory and its drawing shows in the "
             "figures; log out of it, or use the processor's graphics for the screen"
-        ]
-    return []
-
-
-def check_driver() -> None:
-    """Raise RigError, with the fix, if NVML or CUDA cannot reach the driver from here."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise RigError(driver_advice(error)) from None
-    # A container newer than its driver: NVML is fine, CUDA is not, and the engine would go on on
-    # the CPU. So ask CUDA itself.
-    try:
-        code = int(ctypes.CDLL("libcuda.so.1").cuInit(0))
-    except OSError:
-        raise RigError(
-            "libcuda.so.1 is missing although the driver is there; "
-            "NVIDIA_DRIVER_CAPABILITIES must hold compute and utility"
-        ) from None
-    if code != 0:
-        raise RigError(cuda_advice(code))
-
-
-def driver_advice(error: pynvml.NVMLError) -> str:
-    """What to do about an NVML error, in one sentence."""
-    if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return NO_RUNTIME
-    if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return (
-            "the driver's kernel module and library have different versions (the driver was "
-            "updated without a restart): restart the host"
         )
-    if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
-        return "the NVIDIA kernel module is not loaded on the host: run nvidia-smi there, restart"
-    if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
-        return "this user may not use the NVIDIA devices: check /dev/nvidia* on the host"
-    return f"the NVIDIA driver cannot be used (NVML: {error}); check nvidia-smi on the host"
-
-
-def cuda_advice(code: int) -> str:
-    """What to do when cuInit returns `code`."""
-    known = {
-        100: NO_RUNTIME,
-        803: "driver and CUDA library do not match (error 803): restart the host",
-        804: "the image's CUDA is newer than the driver (error 804): update the driver, or set "
-        "CUDA_VERSION to one it supports and build again",
-        999: "CUDA does not start (error 999), often after the host slept: reload nvidia_uvm or "
-        "restart the host",
-    }
-    return known.get(code, f"CUDA does not start: cuInit gives error {code}")
+    return warnings
 
 
 def facts(present: card.Card) -> CardFacts:
-    """Read from NVML what `check_cuda`, `check_kernels` and `check_memory` need."""
-    cuda = int(pynvml.nvmlSystemGetCudaDriverVersion())
+    """Read from NVML what `check_kernels` and `check_memory` need."""
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(present.handle)
     return CardFacts(
         present.name,
         (int(major), int(minor)),
-        (cuda // 1000, cuda % 1000 // 10),
-        str(pynvml.nvmlSystemGetDriverVersion()),
         present.memory_mib()[0],
         any(draws for _pid, draws in present.processes()),
-    )
-
-
-def check_cuda(card: CardFacts, info: dict[str, Any]) -> None:
-    """Raise RigError if the driver is older than the CUDA the engine was built with.
-
-    Within one major version an older driver runs finished kernels (…-real) but compiles none.
-    Source: NVIDIA's CUDA compatibility guide, minor version compatibility.
-    """
-    wanted = info.get("cuda_version")
-    match = re.match(r"(\d+)\.(\d+)", wanted or "")
-    if match is None:
-        return
-    built = (int(match[1]), int(match[2]))
-    if card.cuda >= built:
-        return
-    if card.cuda[0] == built[0] and has_real_kernels(card.capability, architectures(info)):
-        return
-    raise RigError(
-        f"driver {card.driver} supports CUDA {card.cuda[0]}.{card.cuda[1]}, this engine was built "
-        f"with {wanted}: get a newer driver, or set CUDA_VERSION to one it supports and build again"
     )
 
 
@@ -204,11 +123,8 @@ def check_kernels(card: CardFacts, info: dict[str, Any]) -> None:
 
 def architectures(info: dict[str, Any]) -> list[tuple[tuple[int, int], str]]:
     """CUDA architectures of an engine: ((8, 6), "real"); the kind may be real, virtual or ""."""
-    for flag in info.get("cmake") or []:
-        if match := re.fullmatch(r"-DCMAKE_CUDA_ARCHITECTURES=(.*)", flag):
-            found = re.findall(r"(\d+)(\d)[af]?(?:-(real|virtual))?(?:;|$)", match[1])
-            return [((int(major), int(minor)), kind) for major, minor, kind in found]
-    return []
+    names = map(re.compile(r"(\d+)(\d)[af]?(?:-(real|virtual))?").fullmatch, driver.kernels(info))
+    return [((int(name[1]), int(name[2])), name[3] or "") for name in names if name]
 
 
 def has_real_kernels(capability: tuple[int, int], built: list[tuple[tuple[int, int], str]]) -> bool:

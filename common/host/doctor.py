@@ -11,7 +11,7 @@ from common import places
 from common.engines.llamacpp import build, embedded, memory, serve
 from common.errors import RigError
 from common.files import wanted
-from common.host import card, room
+from common.host import card, driver, room
 from common.rig import Rig
 from common.serving import process
 from common.weights.gguf_file import UnknownTypeError
@@ -39,7 +39,7 @@ def examine(rig: Rig, runner: str) -> list[Check]:
     checks = [_python(), *_settings(rig), _engine(rig, runner), *_files(rig)]
     if not build.CONTAINER.is_file():  # inside the image Docker was asked already
         checks += _docker(rig, runner)
-    checks += [*_card(rig), *_threads(rig)]
+    checks += [*_card(rig, runner), *_threads(rig)]
     checks += [_disk(rig), _port(rig)]
     return checks
 
@@ -136,20 +136,23 @@ def _docker_problem(state: str, error: str) -> Check:
     return Check("docker", state, "Docker's engine does not answer", "sudo systemctl start docker")
 
 
-def _card(rig: Rig) -> list[Check]:
+def _card(rig: Rig, runner: str) -> list[Check]:
     if rig.backend == "cpu":
         free, _whose = room.free_mib()
         return [ok("card", "not needed"), _room("memory", rig, free)]
     try:
         present = card.find(rig)
     except RigError as error:
-        fix = f"install the NVIDIA driver, or use the host with the {rig.gpu_name}"
-        return [Check("card", "lacks", str(error).rstrip("."), fix)]
+        text, use = str(error).rstrip("."), f"use the host with the {rig.gpu_name}"
+        other = driver.find()
+        if other is None:
+            return [Check("card", "lacks", text, f"install the NVIDIA driver, or {use}")]
+        return [Check("card", "lacks", text, f"see nvidia-smi -L, or {use}"), _judged(rig, other)]
     assert present is not None
     facts = present.describe()
     checks = [
         ok("card", f"{present.name}, compute capability {facts['compute_capability']}"),
-        _driver(rig, facts["driver"], facts["cuda"]),
+        _driver(rig, runner, driver.Driver(facts["driver"], facts["cuda"])),
         _room("card memory", rig, present.memory_mib()[0]),
     ]
     if any(graphics for _pid, graphics in present.processes()):
@@ -164,16 +167,21 @@ def _card(rig: Rig) -> list[Check]:
     return checks
 
 
-def _driver(rig: Rig, driver: str | None, cuda: str | None) -> Check:
-    text = f"{driver}, for CUDA up to {cuda}"
-    if cuda and rig.cuda_version and _pair(cuda) < _pair(rig.cuda_version):
-        fix = f"get a newer driver, or set CUDA_VERSION to {cuda} or older"
-        return Check("driver", "lacks", f"{text}; the rig builds for {rig.cuda_version}", fix)
-    return ok("driver", text)
+def _driver(rig: Rig, runner: str, present: driver.Driver) -> Check:
+    """What can be told before anything is built. A container has the driver's libraries of its
+    own, so the host's are tried only for a server on the host."""
+    try:
+        if runner == "host":
+            driver.check()
+    except RigError as error:
+        return Check("driver", "lacks", error.what, error.fix)
+    return _judged(rig, present)
 
 
-def _pair(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
+def _judged(rig: Rig, present: driver.Driver) -> Check:
+    found = driver.judge(present, rig.cuda_version, rig.cuda_architectures)
+    state = {"ok": "ok", "too old": "lacks", "unknown": "note"}[found.state]
+    return Check("driver", state, found.text, found.fix)
 
 
 def _room(name: str, rig: Rig, free: float) -> Check:

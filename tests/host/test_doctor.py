@@ -79,10 +79,12 @@ def test_docker_problems(tiny: Rig, monkeypatch: pytest.MonkeyPatch, error: str,
     assert fix in check.fix
 
 
-def with_card(monkeypatch: pytest.MonkeyPatch, free_mib: float, cuda: str, desktop: bool) -> None:
+def with_card(
+    monkeypatch: pytest.MonkeyPatch, free_mib: float, version: str, cuda: str, desktop: bool
+) -> None:
     small = SimpleNamespace(
         name="NVIDIA GeForce RTX 3050",
-        describe=lambda: {"driver": "615.78", "cuda": cuda, "compute_capability": (8, 6)},
+        describe=lambda: {"driver": version, "cuda": cuda, "compute_capability": (8, 6)},
         memory_mib=lambda: (free_mib, 8192.0),
         processes=lambda: [(1, desktop)],
     )
@@ -92,14 +94,14 @@ def with_card(monkeypatch: pytest.MonkeyPatch, free_mib: float, cuda: str, deskt
 def test_an_old_driver_little_memory_and_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = rig.load(ROOT / "local-llamacpp-3050oem-2b-q4_0", environ={})
     monkeypatch.setattr(memory, "need_mib", lambda _rig: 3000.0)
-    with_card(monkeypatch, 2000, "12.8", desktop=True)
+    with_card(monkeypatch, 2000, "570.86.15", "12.8", desktop=True)
     found = by_name(doctor.examine(loaded, "docker"))
     assert found["card memory"].state == "lacks"
     assert "about 3,000 needed" in found["card memory"].text
     assert found["driver"].state == "lacks"
     assert "CUDA_VERSION" in found["driver"].fix
     assert found["desktop"].state == "note"
-    with_card(monkeypatch, 7000, "13.4", desktop=False)
+    with_card(monkeypatch, 7000, "580.65.06", "13.0", desktop=False)
     found = by_name(doctor.examine(loaded, "docker"))
     assert (found["card memory"].state, found["driver"].state) == ("ok", "ok")
     assert "desktop" not in found

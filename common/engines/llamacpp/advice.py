@@ -37,10 +37,38 @@ ADVICE = (
         "this llama-server does not know this model's architecture: build the pinned engine",
     ),
     (
-        r"driver version is insufficient|no kernel image|error 804"
-        r"|device kernel image is invalid",
+        r"libcuda\.so\.1: cannot open shared object",
+        "there is no NVIDIA driver here, and this engine does not start without one: install it, "
+        "or start the container with --gpus all",
+    ),
+    (
+        r"lib(cudart|cublas(Lt)?)\.so\.\d+: cannot open shared object",
+        "the CUDA libraries that this engine was linked with are not found: install that CUDA, or "
+        "build the engine again with make engine",
+    ),
+    (
+        r"no CUDA-capable device is detected",
+        "the NVIDIA driver is here, but CUDA finds no card: see nvidia-smi -L and "
+        "CUDA_VISIBLE_DEVICES, and start a container with --gpus all",
+    ),
+    (
+        r"driver version is insufficient|error 804|device kernel image is invalid",
         "the NVIDIA driver is too old for this build's CUDA: update the driver or lower "
         "CUDA_VERSION",
+    ),
+    (
+        r"compiled with an unsupported toolchain",
+        "the NVIDIA driver is too old to compile kernels of this build's CUDA: set "
+        "CUDA_ARCHITECTURES to the card's finished ones, such as 75-real, or update the driver",
+    ),
+    (
+        r"no kernel image",
+        "this build has no kernels for this card: set CUDA_ARCHITECTURES to the card's, such as "
+        "75-real, and build again",
+    ),
+    (
+        r"failed to initialize CUDA",
+        "CUDA does not start: see nvidia-smi and dmesg, reload nvidia_uvm or restart the host",
     ),
 )
 

@@ -16,6 +16,11 @@ ORDINARY = (
 NO_MEMORY = (
     f"{STAMP} E ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory"
 )
+# What the loader says of an engine compiled for CUDA where there is no driver.
+NO_LIBRARY = (
+    "llama-server: error while loading shared libraries: libcuda.so.1: "
+    "cannot open shared object file: No such file or directory"
+)
 
 
 @pytest.mark.engine
@@ -65,4 +70,6 @@ def test_a_damaged_drafter_is_told_from_a_damaged_model() -> None:
 def test_past_the_log_too() -> None:
     """A program that dies, or does not know a flag, writes without time and level."""
     assert "too old for a flag" in str(advice.of("error: unknown argument: --new\n"))
-    assert "driver is too old" in str(advice.of("CUDA error: no kernel image is available\n"))
+    assert "no kernels for this card" in str(
+        advice.of("CUDA error: no kernel image is available\n")
+    )
