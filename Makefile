@@ -32,6 +32,7 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 	@$(LOCK) --extra dev pyproject.toml --output-file requirements-dev.lock
 	@$(LOCK) --group build --output-file requirements-build.lock
 	@$(LOCK) --group embedded --output-file requirements-embedded.lock
+	@$(LOCK) --group page --output-file requirements-page.lock
 	@$(LOCK) --group uv --output-file requirements-uv.lock
 
 lists: runtime ## make scripts/lists anew: what make and the shell scripts know of verbs and settings

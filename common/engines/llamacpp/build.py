@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from common import places
 from common.digest import sha256
-from common.engines.llamacpp import build_tools, embedded, jobs, source
+from common.engines.llamacpp import build_tools, embedded, jobs, page, source
 from common.engines.llamacpp.source import Source
 from common.errors import RigError, disk_says
 from common.rig import Rig
@@ -24,7 +24,7 @@ OTHER = Path("/opt/llama.cpp/other/llama-server")
 """in a container of `make builds`: the second engine (scripts/both.Dockerfile)"""
 PROGRAMS = ("llama-server", "llama-quantize", "llama-bench")
 INFO = embedded.INFO
-# Only what these programs need; the web page is left out, so nothing is fetched while building.
+# Only what these programs need; CMake fetches nothing, the chat page is put into its folder.
 CMAKE = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DBUILD_SHARED_LIBS=OFF",
@@ -197,21 +197,51 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
         with disk_says(places.cache(), source.DISK):
             return _read(embedded.install(say))
     chosen = source.first(rig, say, lambda origin: (folder(rig, origin) / INFO).is_file())
-    return build_from(rig, chosen, say, progress)
+    home = folder(rig, chosen)
+
+    def chat() -> Path:
+        return page.build(chosen.folder, source.number(chosen), say)
+
+    return build_from(rig, chosen, say, progress, chat, f"delete {home}, then: make engine")
 
 
-def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress) -> Engine:
-    """Like `build`, from one source that has been fetched."""
+def build_from(
+    rig: Rig,
+    fetched: Source,
+    say: Callable[[str], None],
+    progress: Progress,
+    chat: Callable[[], Path],
+    again: str,
+) -> Engine:
+    """Like `build`, from one source that has been fetched.
+
+    `chat` gives the folder of the chat page. If it raises RigError the engine has none, and `say`
+    gets the reason and how to try again.
+    """
     home = folder(rig, fetched)
     if not home.is_dir():
         check_tools(rig)
         tree = places.cache() / "builds" / home.name
         with disk_says(tree, source.DISK):
             tree.mkdir(parents=True, exist_ok=True)
+            has, lacks = _page(chat)
+            page.put(has, tree)
             _compile(rig, fetched, tree, say, progress)
-            _install(rig, fetched, tree, home)
+            if has and not page.is_in(tree):
+                has, lacks = None, "this llama.cpp did not take it"
+            _install(rig, fetched, tree, home, has)
             shutil.rmtree(tree)
+        if has is None:
+            say(f"built without the chat page: {lacks}; to try again {again}")
     return _read(home / "llama-server")
+
+
+def _page(chat: Callable[[], Path]) -> tuple[Path | None, str]:
+    """The chat page, or why there is none: an engine serves without."""
+    try:
+        return chat(), ""
+    except RigError as error:
+        return None, str(error)
 
 
 def check_tools(rig: Rig) -> None:
@@ -236,7 +266,7 @@ def _compile(
 ) -> None:
     version = []  # a git tree knows its own
     if origin.kind == "release":
-        version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
+        version = ["-DLLAMA_BUILD_NUMBER=" + source.number(origin)]
     count = str(jobs.jobs(rig.backend))
     configure = ["cmake", "-S", str(origin.folder), "-B", str(tree), "-G", "Ninja"]
     say(f"compiling llama.cpp for {rig.backend}, {count} at once; the log is {tree / 'build.log'}")
@@ -273,7 +303,7 @@ def _run_logged(step: list[str], log: TextIO, progress: Progress) -> None:
         )
 
 
-def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
+def _install(rig: Rig, origin: Source, tree: Path, home: Path, has: Path | None) -> None:
     part = home.with_name(home.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -292,6 +322,7 @@ def _install(rig: Rig, origin: Source, tree: Path, home: Path) -> None:
         "cuda_version": rig.cuda_version if rig.backend == "cuda" else None,
         "cmake": cmake_flags(rig),
         "compiler": _cache_value(tree, "CMAKE_CXX_COMPILER"),
+        "page": page.digest(has) if has else None,
         "version": version(server),
         "server_sha256": sha256(server),
         "built": datetime.now(timezone.utc).isoformat(timespec="seconds"),
