@@ -26,6 +26,9 @@ INSTALL = ("ci", "--include=dev", "--ignore-scripts", "--no-audit", "--no-fund")
 BUILD = ("run", "build")
 # Asked first, for a small one of its packages: without a network, npm ci tries each of a thousand.
 ASK = ("view", "clsx", "name", "--fetch-retries=1", "--fetch-timeout=30000")
+CONFIG = """import own from './svelte.config.own.js';
+export default { ...own, kit: { version: { name: 'NAME' }, ...own.kit } };
+"""
 LONGEST = 200  # letters of npm's reason
 LEFT_OUT = ("node_modules", ".svelte-kit")  # what somebody's own build left in the source
 MAKERS_OWN = ("NODE_ENV", "VITE_", "LLAMA_UI_", "LLAMA_BUILD_NUMBER")
@@ -48,7 +51,7 @@ def build(source: Path, number: str, say: Callable[[str], None]) -> Path:
         if not home.is_dir():
             part = home.with_name(f"{home.name}.{os.getpid()}.part")
             try:
-                _build(own, number, part, say)
+                _build(own, number, part, home.name, say)
                 if not home.is_dir():  # else another call has built it meanwhile
                     (part / "dist").rename(home)
             finally:
@@ -84,7 +87,7 @@ def _key(own: Path, number: str) -> str:
         for path in own.rglob("*")
         if path.is_file() and path.relative_to(own).parts[0] not in LEFT_OUT
     )
-    parts = [_digest_of(own, files), number, *INSTALL, *BUILD, sha256(LOCK)]
+    parts = [_digest_of(own, files), number, *INSTALL, *BUILD, CONFIG, sha256(LOCK)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -95,13 +98,14 @@ def _digest_of(folder: Path, files: Iterator[Path]) -> str:
     return found.hexdigest()
 
 
-def _build(own: Path, number: str, part: Path, say: Callable[[str], None]) -> None:
-    """Build the page into `part`/dist, in a copy of its source."""
+def _build(own: Path, number: str, part: Path, name: str, say: Callable[[str], None]) -> None:
+    """Build the page into `part`/dist, in a copy of its source, as the version of that name."""
     path = _search_path(part / "bin")
     node = _version(path)
     say(f"building llama.cpp's chat page with Node.js {'.'.join(map(str, node))}")
     work = part / "ui"
     shutil.copytree(own, work, ignore=lambda at, _: LEFT_OUT if Path(at) == own else ())
+    _name(work, name)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(MAKERS_OWN)}
     variables = {
         **kept,
@@ -121,6 +125,15 @@ def _build(own: Path, number: str, part: Path, say: Callable[[str], None]) -> No
         _npm(arguments, work, variables)
     if not (part / "dist" / ENTRY).is_file():
         raise RigError(f"npm {' '.join(BUILD)} left no {ENTRY}")
+
+
+def _name(work: Path, name: str) -> None:
+    """Name the version of the page, so that the same source gives the same page: without a name it
+    is the time of the build."""
+    config = work / "svelte.config.js"
+    if config.is_file():
+        config.rename(work / "svelte.config.own.js")
+        config.write_text(CONFIG.replace("NAME", name))
 
 
 def environment() -> dict[str, str]:

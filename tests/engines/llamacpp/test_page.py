@@ -27,6 +27,7 @@ if [ "$1" = run ]; then
     mkdir -p "$LLAMA_UI_OUT_DIR/_app"
     echo "<title>llama-ui</title> ${LLAMA_BUILD_NUMBER:-}" >"$LLAMA_UI_OUT_DIR/index.html"
     cp src/page.js "$LLAMA_UI_OUT_DIR/_app/"
+    for file in svelte.config*; do [ ! -f "$file" ] || cp "$file" "$LLAMA_UI_OUT_DIR/"; done
 fi
 """
 # What llama.cpp's CMake does with the page in its build folder, in short.
@@ -118,6 +119,17 @@ def test_another_source_or_number_is_another_page(host: Path, tree: Path) -> Non
     assert second != first
     assert page.digest(second) != page.digest(first)
     assert len(calls(host)) == 9
+
+
+@pytest.mark.usefixtures("host")
+def test_the_version_is_named_by_the_source_not_by_the_time(tree: Path) -> None:
+    own = tree / page.INSIDE / "svelte.config.js"
+    own.write_text("export default {};\n")
+    found = page.build(tree, "", ignore)
+    assert own.read_text() == "export default {};\n"
+    named = (found / "svelte.config.js").read_text()
+    assert f"version: {{ name: '{found.name}' }}" in named
+    assert (found / "svelte.config.own.js").read_text() == "export default {};\n"
 
 
 def test_a_ready_made_page_of_the_source_is_taken(host: Path, tree: Path) -> None:
