@@ -28,8 +28,9 @@ COPY common/__init__.py common/atomic.py common/digest.py common/errors.py commo
      common/pip.py common/places.py common/rig.py common/tool_folder.py common/uv.py common/values.py common/
 COPY common/engines/__init__.py common/engines/
 COPY common/engines/llamacpp/__init__.py common/engines/llamacpp/build.py common/engines/llamacpp/build_tools.py \
-     common/engines/llamacpp/embedded.py common/engines/llamacpp/jobs.py common/engines/llamacpp/source.py \
-     common/engines/llamacpp/toolkit.py common/engines/llamacpp/
+     common/engines/llamacpp/compiling.py common/engines/llamacpp/embedded.py common/engines/llamacpp/jobs.py \
+     common/engines/llamacpp/page.py common/engines/llamacpp/source.py common/engines/llamacpp/toolkit.py \
+     common/engines/llamacpp/
 COPY scripts/image_engine.py scripts/
 COPY requirements-cuda-*.lock ./
 ARG BACKEND
@@ -56,13 +57,22 @@ RUN --mount=type=secret,id=ca_bundle \
 FROM scratch AS llama-src
 COPY --from=fetch /llama.cpp/ /
 
+# Without a network there is none, and the image is built all the same.
+FROM devel AS page
+COPY requirements-page.lock ./
+RUN --mount=type=secret,id=ca_bundle \
+    --mount=type=bind,from=llama-src,target=/llama.cpp \
+    if [ -s /run/secrets/ca_bundle ]; then export PIP_CERT=/run/secrets/ca_bundle; fi; \
+    python3 scripts/image_engine.py page /llama.cpp /page
+
 FROM devel AS build
 ENV CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache \
     CMAKE_CUDA_COMPILER_LAUNCHER=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=5G \
     CCACHE_COMPILERCHECK=content
 RUN --mount=type=bind,from=llama-src,target=/llama.cpp \
+    --mount=type=bind,from=page,source=/page,target=/page \
     --mount=type=cache,id=gemma-rigs-ccache,target=/ccache \
-    python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin
+    python3 scripts/image_engine.py build /llama.cpp /opt/llama.cpp/bin /page
 
 # ---- the Python environment from the lock file
 FROM base AS python

@@ -36,6 +36,7 @@ lock: ## make the lock files anew from pyproject.toml (needs uv; UPGRADE=1 for n
 	@$(LOCK) --extra dev pyproject.toml --output-file requirements-dev.lock
 	@$(LOCK) --group build --output-file requirements-build.lock
 	@$(LOCK) --group embedded --output-file requirements-embedded.lock
+	@$(LOCK) --group page --output-file requirements-page.lock
 	@$(LOCK) --group uv --output-file requirements-uv.lock
 	@for version in $(if $(CUDA_VERSION),"$$CUDA_VERSION",$(CUDA_LOCKS)); do echo "$(CUDA_PARTS)==$$version" | \
 		$(LOCK) - --output-file "requirements-cuda-$$version.lock" || exit; done

@@ -77,9 +77,7 @@ def environment() -> dict[str, str]:
     links = [
         link for link in told.get("find-links", "").split() if "://" in link or Path(link).is_dir()
     ]
-    certificates = told.get("cert") or next(
-        filter(None, map(os.environ.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))), ""
-    )
+    certificates = own_certificates(told)
     system = "true" if STORE.is_file() and not certificates else ""
     found = {
         "UV_DEFAULT_INDEX": told.get("index-url", ""),
@@ -97,6 +95,12 @@ def environment() -> dict[str, str]:
         "UV_NATIVE_TLS": system,
     }
     return {name: value for name, value in found.items() if value and not _is_set(name)}
+
+
+def own_certificates(told: dict[str, str]) -> str:
+    """The file of certificates that pip is told to trust instead of the system's; "" for none."""
+    variables = filter(None, map(os.environ.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")))
+    return told.get("cert") or next(variables, "")
 
 
 OTHER_NAMES = {

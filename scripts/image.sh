@@ -10,6 +10,7 @@
 #   LLAMA_SRC=FOLDER   a llama.cpp tree instead of the pinned source
 #   BASE_IMAGE=IMAGE   another Debian or Ubuntu to build on
 #   CA_BUNDLE=FILE     certificates, for hosts behind a proxy that signs its own
+#   NEW_PAGE=1         try again to build the chat page, which needed a network
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 rig=$1
@@ -94,6 +95,7 @@ done
 [ -z "${LLAMA_SRC:-}" ] || set -- "$@" --build-context "llama-src=$LLAMA_SRC"
 [ -z "${BASE_IMAGE:-}" ] || set -- "$@" --build-arg "BASE=$BASE_IMAGE" --build-arg BASE_DIGEST=
 [ -z "${CA_BUNDLE:-}" ] || set -- "$@" --secret "id=ca_bundle,src=$CA_BUNDLE"
+[ "${NEW_PAGE:-}" != 1 ] || set -- "$@" --no-cache-filter page
 set -- --load "$@" --tag "$image" "$root"
 [ "$mode" = ready ] || exec docker buildx build "$@"
 if there "$image"; then

@@ -1,5 +1,4 @@
-"""Inside the image build: bring CUDA's compiler, fetch llama.cpp, or compile it, as the build
-arguments say.
+"""Inside the image build: bring CUDA's compiler, fetch llama.cpp, build its page, or compile it.
 
 Needs the standard library only, so that the compiling stage needs no Python packages.
 """
@@ -12,13 +11,15 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from common.engines.llamacpp import source, toolkit
+from common.engines.llamacpp import page, source, toolkit
 from common.engines.llamacpp.build import INFO, build_from
 from common.engines.llamacpp.source import Source
 from common.errors import RigError
 from common.rig import Rig
 
 MARK = ".gemma-rigs-source.json"
+WHY_NOT = "why-not"
+"""in the place of a chat page that could not be built: the reason"""
 ARGUMENTS = (
     "BACKEND",
     "LLAMA_CPP_COMMIT",
@@ -65,14 +66,39 @@ def fetch(rig: Rig, tree: Path) -> None:
     (tree / MARK).write_text(json.dumps(asdict(wanted)))
 
 
-def build(rig: Rig, tree: Path, target: Path) -> None:
-    """Compile `tree` and put the programs and engine.json into `target`."""
+def placed(tree: Path) -> Source:
+    """What `tree` is, put where it is looked for."""
     mark = tree / MARK
-    if mark.is_file():
-        fetched = Source(**json.loads(mark.read_text()))
-        source.place(tree, fetched)
-    else:
-        fetched = source.local(tree)
+    if not mark.is_file():
+        return source.local(tree)
+    fetched = Source(**json.loads(mark.read_text()))
+    source.place(tree, fetched)
+    return fetched
+
+
+def build_page(tree: Path, target: Path) -> None:
+    """Put the chat page of `tree` into `target`, or the reason why there is none: the image is
+    built without."""
+    target.mkdir()
+    try:
+        shutil.copytree(page.build(tree, source.number(placed(tree)), say), target / "dist")
+    except RigError as error:
+        say(f"no chat page: {error}")
+        (target / WHY_NOT).write_text(str(error))
+
+
+def given_page(folder: Path) -> Path:
+    """The chat page that `build_page` left in a folder. Raises RigError if it left none."""
+    reason = folder / WHY_NOT
+    if reason.is_file():
+        raise RigError(reason.read_text())
+    return folder / "dist"
+
+
+def build(rig: Rig, tree: Path, target: Path, chat: Path) -> None:
+    """Compile `tree` and put the programs and engine.json into `target`. The chat page, or why
+    there is none, is in `chat`."""
+    fetched = placed(tree)
     tenth = 0
 
     def progress(done: int, total: int) -> None:
@@ -84,7 +110,8 @@ def build(rig: Rig, tree: Path, target: Path) -> None:
     cached = shutil.which("ccache")
     if cached:
         subprocess.run([cached, "--zero-stats"], check=True, stdout=subprocess.DEVNULL)
-    built = build_from(rig, fetched, say, progress)
+    again = "call NEW_PAGE=1 make image"
+    built = build_from(rig, fetched, say, progress, lambda: given_page(chat), again)
     shutil.copytree(built.server.parent, target)
     if cached:
         built.info["compile"]["cache"] = statistics(cached)
@@ -107,11 +134,15 @@ def body() -> None:
     verbs.add_parser("toolkit").set_defaults(act=bring_toolkit)
     fetching = verbs.add_parser("fetch")
     fetching.set_defaults(act=fetch)
+    paging = verbs.add_parser("page")
+    paging.set_defaults(act=build_page)
     building = verbs.add_parser("build")
     building.set_defaults(act=build)
-    for verb in (fetching, building):
+    for verb in (fetching, paging, building):
         verb.add_argument("tree", type=Path, help="the llama.cpp source")
+    paging.add_argument("target", type=Path, help="where the page goes")
     building.add_argument("target", type=Path, help="where the programs go")
+    building.add_argument("chat", type=Path, help="where the page has gone")
     arguments = vars(parser.parse_args())
     act = arguments.pop("act")
     try:

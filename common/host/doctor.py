@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import docker
 
 from common import places
-from common.engines.llamacpp import build, embedded, memory, serve
+from common.engines.llamacpp import build, compiling, embedded, memory, serve
 from common.errors import RigError
 from common.files import wanted
 from common.host import card, driver, room
@@ -80,7 +80,7 @@ def _engine(rig: Rig, runner: str) -> Check:
         if packaged:
             embedded.check_platform()
         else:
-            build.check_tools(rig)
+            compiling.check_tools(rig)
     except RigError as error:
         return Check("engine", "lacks", error.what, error.fix)
     state = "not fetched yet" if packaged else "not built yet"
@@ -204,7 +204,7 @@ def _disk(rig: Rig) -> Check:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free / 2**30
-    need = EMBEDDED_GIB if rig.engine == "embedded" else build.room_gib(rig)
+    need = EMBEDDED_GIB if rig.engine == "embedded" else compiling.room_gib(rig)
     if free < need and not _built(rig):
         fix = "make room, or set GEMMA_RIGS_CACHE to a folder on another disk"
         return Check("disk", "lacks", f"{free:.1f} GiB free, {need:g} for the engine", fix)

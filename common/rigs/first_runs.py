@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common import atomic, rig
-from common.engines.llamacpp import build, jobs
+from common.engines.llamacpp import build, compiling, jobs
 from common.errors import RigError
 from common.files import hub, wanted
 from common.measure import resume, run
@@ -149,7 +149,7 @@ def steps(of: Mapping[str, Rig | RigError]) -> list[Step]:
             ENGINE,
             tiny.folder,
             ("engine",),
-            SOURCE + build.CUDA_CORE_MINUTES / jobs.jobs("cuda"),
+            SOURCE + compiling.CUDA_CORE_MINUTES / jobs.jobs("cuda"),
             is_there=_has_engine(tiny),
         ),
         _measured("speed", known_answer.SIZE, tiny, KNOWN_ANSWER),

@@ -1,5 +1,7 @@
 """docker compose serves the known-answer rig: hardened, watched, restarted, stopped."""
 
+import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -131,6 +133,20 @@ def test_streamed_chat_drafts_and_keeps_what_the_pair_must(stack: Stack) -> None
     assert reply.content == chain.text(chain.reply(len(PROMPT), TOKENS))
     expected = pair.expect(chain, len(PROMPT), TOKENS, 2)
     assert (reply.draft_n, reply.draft_n_accepted) == (expected.drafted, expected.accepted)
+
+
+def test_the_root_is_the_chat_page(stack: Stack) -> None:
+    reply = requests.get(f"{stack.url}/", timeout=5)
+    assert reply.status_code == 200
+    assert "text/html" in reply.headers["Content-Type"]
+    bundle = re.search(r"_app/immutable/bundle\.[\w-]+\.js", reply.text)
+    assert bundle is not None
+    assert len(requests.get(f"{stack.url}/{bundle[0]}", timeout=5).text) > 100_000
+    manifest = requests.get(f"{stack.url}/manifest.webmanifest", timeout=5).json()
+    assert "llama" in manifest["name"]
+    _code, text = stack.inside("cat", "/opt/llama.cpp/bin/engine.json")
+    assert re.fullmatch(r"[0-9a-f]{64}", json.loads(text)["page"])
+    assert stack.inside("sh", "-c", "command -v node npm") == (127, "")  # only what was built
 
 
 def test_runs_as_a_user_without_rights(stack: Stack) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from common import report, rig
-from common.engines.llamacpp import build, serve, source
+from common.engines.llamacpp import build, compiling, serve, source
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.kinds.builds import plan as builds
@@ -34,7 +34,7 @@ def put_engine(rig: Rig, fake_program: Path, **settings: str) -> Path:
         "source": {"kind": "release", "version": "1", "origin": "it"},
         "backend": "cpu",
         "cuda_version": None,
-        "cmake": build.cmake_flags(rig),
+        "cmake": compiling.cmake_flags(rig),
         "version": ["version: 1", "built with fakes"],
         "server_sha256": str(len(settings)) * 64,
     }
@@ -80,7 +80,7 @@ def test_the_other_build_of_a_card_without_tensor_cores() -> None:
     other = mine.variant(builds.changes(mine))
     assert (mine.cuda_version, mine.cuda_architectures) == (CUDA_VERSION, ("75-real",))
     assert other.cuda_version == "12.8.1"
-    flags = build.cmake_flags(other)
+    flags = compiling.cmake_flags(other)
     assert "-DCMAKE_CUDA_ARCHITECTURES=61-virtual;80-virtual" in flags
     assert "-DGGML_CUDA_FORCE_MMQ=ON" in flags
 
@@ -197,7 +197,7 @@ def test_one_llama_server_is_not_two_builds(tiny: Rig, two: Path) -> None:
 
 def test_engines_of_two_sources_are_not_compared(tiny: Rig) -> None:
     other = tiny.variant({"CMAKE_EXTRA": FLAG})
-    info = {"cmake": build.cmake_flags(other), "cuda_version": None, "backend": "cpu"}
+    info = {"cmake": compiling.cmake_flags(other), "cuda_version": None, "backend": "cpu"}
     kinds = ({"kind": "git", "version": version, "origin": "there"} for version in "ab")
     own, second = (Engine(Path("/x"), {**info, "source": kind}) for kind in kinds)
     with pytest.raises(RigError, match=r"not of one source: llama\.cpp commit a, cpu and"):
@@ -222,7 +222,7 @@ def test_a_container_holds_both_engines(tmp_path: Path, monkeypatch: pytest.Monk
         info = {
             "source": {"kind": "git", "version": "1", "origin": "it"},
             "backend": "cuda",
-            "cmake": build.cmake_flags(built),
+            "cmake": compiling.cmake_flags(built),
             "cuda_version": built.cuda_version,
         }
         (home / build.INFO).write_text(json.dumps(info))

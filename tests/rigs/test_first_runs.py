@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from common import places, rig
-from common.engines.llamacpp import build, jobs
+from common.engines.llamacpp import compiling, jobs
 from common.errors import RigError
 from common.files import hub
 from common.measure import resume, run
@@ -28,7 +28,7 @@ from tests.rigs.test_new_rig import copy_of_the_tree
 L4 = CARDS["l4"]
 TINY, SMALL, LARGE = (f"local-llamacpp-l4-{size}-q4_0" for size in ("tiny", "2b", "4b"))
 CORES = 16
-ENGINE = SOURCE + build.CUDA_CORE_MINUTES / CORES
+ENGINE = SOURCE + compiling.CUDA_CORE_MINUTES / CORES
 
 
 @pytest.fixture

@@ -3,55 +3,23 @@
 import hashlib
 import json
 import os
-import re
-import resource
-import shutil
-import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from common import places
 from common.digest import sha256
-from common.engines.llamacpp import build_tools, embedded, jobs, source, toolkit
+from common.engines.llamacpp import compiling, embedded, page, source
+from common.engines.llamacpp.compiling import Progress, cmake_flags
 from common.engines.llamacpp.source import Source
-from common.engines.llamacpp.toolkit import Toolkit
 from common.errors import RigError, disk_says
 from common.rig import Rig
 
 CONTAINER = Path("/opt/llama.cpp/bin/llama-server")
 OTHER = Path("/opt/llama.cpp/other/llama-server")
 """in a container of `make builds`: the second engine (scripts/both.Dockerfile)"""
-PROGRAMS = ("llama-server", "llama-quantize", "llama-bench")
 INFO = embedded.INFO
-# Only what these programs need; the web page is left out, so nothing is fetched while building.
-CMAKE = (
-    "-DCMAKE_BUILD_TYPE=Release",
-    "-DBUILD_SHARED_LIBS=OFF",
-    "-DLLAMA_BUILD_TESTS=OFF",
-    "-DLLAMA_BUILD_EXAMPLES=OFF",
-    "-DLLAMA_BUILD_APP=OFF",
-    "-DLLAMA_BUILD_UI=OFF",
-    "-DLLAMA_USE_PREBUILT_UI=OFF",
-    "-DLLAMA_OPENSSL=OFF",
-)
-CMAKE_CUDA = (
-    "-DGGML_CUDA=ON",
-    "-DGGML_CUDA_NCCL=OFF",  # for several cards at once; a rig is one
-    # Where it is built there may be no libcuda.so.1; it comes with the driver at run time.
-    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined",
-    # CUDA's own libraries lie beside the programs, wherever these are put.
-    "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
-    "-DCMAKE_INSTALL_RPATH=$ORIGIN/lib",
-)
-CUDA_CORE_MINUTES = 100
-"""what compiling for one architecture takes: minutes times cores"""
-BUILD_GIB = {"cpu": 3.0, "cuda": 4.0}
-"""the disk that the source, its objects and the programs take"""
-Progress = Callable[[int, int], None]
 
 
 class OddRecordError(RigError):
@@ -101,16 +69,6 @@ class Engine:
         names = {"git": "commit", "local": "local tree"}
         name = names.get(origin["kind"], f"source release {origin['origin']}")
         return f"llama.cpp {name} {origin['version']}, {self.info['backend']}"
-
-
-def cmake_flags(rig: Rig) -> list[str]:
-    """The CMake settings for a rig's engine."""
-    flags = list(CMAKE)
-    if rig.backend == "cuda":
-        flags += CMAKE_CUDA
-        if rig.cuda_architectures:
-            flags.append(f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(rig.cuda_architectures)}")
-    return flags + list(rig.cmake_extra)
 
 
 def folder(rig: Rig, origin: Source) -> Path:
@@ -211,218 +169,30 @@ def build(rig: Rig, say: Callable[[str], None], progress: Progress) -> Engine:
         with disk_says(places.cache(), source.DISK):
             return _read(embedded.install(say))
     chosen = source.first(rig, say, lambda origin: (folder(rig, origin) / INFO).is_file())
-    return build_from(rig, chosen, say, progress)
+    home = folder(rig, chosen)
+
+    def chat() -> Path:
+        return page.build(chosen.folder, source.number(chosen), say)
+
+    return build_from(rig, chosen, say, progress, chat, f"delete {home}, then: make engine")
 
 
-def build_from(rig: Rig, fetched: Source, say: Callable[[str], None], progress: Progress) -> Engine:
-    """Like `build`, from one source that has been fetched."""
-    home = folder(rig, fetched)
-    if not home.is_dir():
-        check_tools(rig)
-        tree = places.cache() / "builds" / home.name
-        with disk_says(tree, source.DISK):
-            check_room(rig)
-            cuda = _toolkit(rig, say)
-            tree.mkdir(parents=True, exist_ok=True)
-            took = _compile(rig, fetched, cuda, tree, say, progress)
-            _install(rig, fetched, cuda, tree, home, took)
-            shutil.rmtree(tree)
-    return _read(home / "llama-server")
-
-
-def check_tools(rig: Rig) -> None:
-    """Raise RigError if this host lacks a compiler the rig's engine needs, and none can be had."""
-    if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
-        raise RigError(
-            "no C++ compiler found", fix="install one, on Debian or Ubuntu: apt install g++"
-        )
-    if rig.backend == "cuda":
-        version = _cuda_version(rig)
-        toolkit.check_architectures(version, rig.cuda_architectures, None)
-        toolkit.check(version)
-
-
-def room_gib(rig: Rig) -> float:
-    """The disk that building the rig's engine takes, with what is fetched for it."""
-    if rig.backend != "cuda":
-        return BUILD_GIB["cpu"]
-    found = toolkit.find(rig.cuda_version) if rig.cuda_version else None
-    return BUILD_GIB["cuda"] + (0 if found else toolkit.DISK_GIB)
-
-
-def check_room(rig: Rig) -> None:
-    """Raise RigError if the cache's disk is too small to build the rig's engine."""
-    place = places.cache()
-    while not place.exists():
-        place = place.parent
-    free, need = shutil.disk_usage(place).free / 2**30, room_gib(rig)
-    if free < need:
-        raise RigError(
-            f"{free:.1f} GiB free at {place}, {need:.1f} needed to build the engine",
-            fix=source.DISK,
-        )
-
-
-def _cuda_version(rig: Rig) -> str:
-    if rig.cuda_version is None:
-        raise RigError(f"{rig.name}: BACKEND=cuda needs CUDA_VERSION, such as 13.4.1")
-    return rig.cuda_version
-
-
-def _toolkit(rig: Rig, say: Callable[[str], None]) -> Toolkit | None:
-    """The CUDA toolkit to build with; None for an engine without a card."""
-    if rig.backend != "cuda":
-        return None
-    version = _cuda_version(rig)
-    found = toolkit.get(version, say)
-    toolkit.check_architectures(version, rig.cuda_architectures, found)
-    return found
-
-
-def _environment(cuda: Toolkit | None) -> dict[str, str]:
-    own = cuda.environment() if cuda else {}
-    return {**os.environ, **own, "PATH": build_tools.search_path()}
-
-
-def _compile(
+def build_from(
     rig: Rig,
-    origin: Source,
-    cuda: Toolkit | None,
-    tree: Path,
+    fetched: Source,
     say: Callable[[str], None],
     progress: Progress,
-) -> dict[str, Any]:
-    """Returns what it took: wall and processor seconds, how many compilers at once, whether an
-    earlier call had begun it."""
-    began, used = time.monotonic(), _processor_seconds()
-    continued = (tree / "build.ninja").is_file()
-    version = []  # a git tree knows its own
-    if origin.kind == "release":
-        version = ["-DLLAMA_BUILD_NUMBER=" + origin.version.split(".")[0]]
-    count = jobs.jobs(rig.backend)
-    configure = ["cmake", "-S", str(origin.folder), "-B", str(tree), "-G", "Ninja"]
-    say(
-        f"compiling llama.cpp for {rig.backend}, {count} at once{_estimate(rig, count)}; "
-        f"the log is {tree / 'build.log'}"
-    )
-    with (tree / "build.log").open("w") as log:
-        steps = [
-            [*configure, *cmake_flags(rig), *version],
-            ["cmake", "--build", str(tree), "--target", *PROGRAMS, "-j", str(count)],
-        ]
-        for step in steps:
-            _run_logged(step, _environment(cuda), log, progress)
-    return {
-        "seconds": round(time.monotonic() - began, 1),
-        "processor_seconds": round(_processor_seconds() - used, 1),
-        "jobs": count,
-        "continued": continued,
-    }
+    chat: Callable[[], Path],
+    again: str,
+) -> Engine:
+    """Like `build`, from one source that has been fetched.
 
-
-def _processor_seconds() -> float:
-    """Of all programs this process has started and seen end."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _estimate(rig: Rig, count: int) -> str:
-    if rig.backend != "cuda":
-        return ""
-    minutes = CUDA_CORE_MINUTES * max(1, len(rig.cuda_architectures)) / count
-    return f", about {minutes:.0f} minutes by an estimate (a few files take most of it)"
-
-
-def _run_logged(
-    step: list[str], environment: dict[str, str], log: TextIO, progress: Progress
-) -> None:
-    tail: list[str] = []
-    with subprocess.Popen(
-        step,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            tail = [*tail[-14:], line.rstrip()]
-            if match := re.match(r"\[(\d+)/(\d+)\]", line):
-                progress(int(match[1]), int(match[2]))
-    if process.returncode != 0:
-        last = "\n  ".join(tail)
-        raise RigError(
-            f"building llama.cpp failed; its last lines are:\n  {last}\n"
-            f"The whole log is {log.name}; run the same command again to continue."
-        )
-
-
-def _install(
-    rig: Rig,
-    origin: Source,
-    cuda: Toolkit | None,
-    tree: Path,
-    home: Path,
-    took: dict[str, Any],
-) -> None:
-    part = home.with_name(home.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for program in PROGRAMS:
-        shutil.copy2(tree / "bin" / program, part / program)
-    server = part / "llama-server"
-    if cuda is not None:
-        _put_libraries(server, cuda)
-    info = {
-        "source": {
-            "kind": origin.kind,
-            "version": origin.version,
-            "origin": origin.origin,
-            "sha256": origin.sha256,
-            "commit": source.commit_of(origin),
-        },
-        "backend": rig.backend,
-        "cuda_version": rig.cuda_version if rig.backend == "cuda" else None,
-        "nvcc": cuda.release() if cuda else None,
-        "machine_code": cuda.code(server) if cuda else None,
-        "cmake": cmake_flags(rig),
-        "compiler": _cache_value(tree, "CMAKE_CXX_COMPILER"),
-        "version": version(server, toolkit.with_stub(cuda) if cuda else None),
-        "server_sha256": sha256(server),
-        "compile": took,
-        "built": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
-    (part / INFO).write_text(json.dumps(info, indent=2) + "\n")
-    part.rename(home)
-
-
-def _put_libraries(server: Path, cuda: Toolkit) -> None:
-    """Put the CUDA libraries a program needs into the folder lib beside it."""
-    place = server.with_name("lib")
-    place.mkdir()
-    for library in toolkit.libraries(server, cuda):
-        try:
-            (place / library.name).hardlink_to(library.resolve())
-        except OSError:  # on another disk
-            shutil.copy2(library, place / library.name)
-    if (licence := cuda.licence()) is not None:
-        shutil.copy2(licence, place / "LICENSE-NVIDIA.txt")
-
-
-def version(server: Path, environment: dict[str, str] | None = None) -> list[str]:
-    """What the program says of itself: build number and compiler."""
-    line = [str(server), "--version"]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RigError(f"{server} was built but does not run here: {error}") from None
-    lines = (done.stdout + done.stderr).splitlines()
-    return [line for line in lines if line.startswith(("version", "built"))]
-
-
-def _cache_value(tree: Path, name: str) -> str | None:
-    text = (tree / "CMakeCache.txt").read_text()
-    match = re.search(rf"^{name}:[A-Z]+=(.*)$", text, re.MULTILINE)
-    return match[1] if match else None
+    `chat` gives the folder of the chat page. If it raises RigError the engine has none, and `say`
+    gets the reason and how to try again.
+    """
+    home = folder(rig, fetched)
+    if not home.is_dir():
+        lacks = compiling.programs(rig, fetched, home, say, progress, chat)
+        if lacks:
+            say(f"built without the chat page: {lacks}; to try again {again}")
+    return _read(home / "llama-server")

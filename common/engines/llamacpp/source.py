@@ -114,6 +114,15 @@ def commit_of(source: Source) -> str | None:
     return _commit(source.folder, "HEAD", source)
 
 
+def number(source: Source) -> str:
+    """llama.cpp's build number of a fetched source, as its authors count; "" if that is unknown."""
+    if source.kind == "release":
+        return source.version.split(".")[0]
+    if source.kind == "git":
+        return _git(["-C", str(source.folder), "rev-list", "--count", "HEAD"], source).strip()
+    return ""
+
+
 def _commit(tree: Path, name: str, source: Source) -> str:
     """All digits of the commit that git knows by a name. It must be the pinned one: a tag may be
     named like a commit's first digits, and git takes the tag."""

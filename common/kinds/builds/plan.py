@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from common.engines import Engine
-from common.engines.llamacpp import build
+from common.engines.llamacpp import build, compiling
 from common.errors import RigError
 from common.host import container
 from common.measure.arms import rounds, short_cells, short_prompts
@@ -34,7 +34,7 @@ def changes(rig: Rig) -> dict[str, str]:
             f"{rig.name}: the embedded engine is not compiled here, so BUILDS_CMAKE_EXTRA changes "
             "nothing in it; set BUILDS_ENGINE=source, or ENGINE=source"
         )
-    if same_kind and same_cuda and build.cmake_flags(other) == build.cmake_flags(rig):
+    if same_kind and same_cuda and compiling.cmake_flags(other) == compiling.cmake_flags(rig):
         raise RigError(
             f"{rig.name}: the other build is the rig's own; set BUILDS_CUDA_VERSION, "
             "BUILDS_CUDA_ARCHITECTURES, BUILDS_CMAKE_EXTRA or BUILDS_ENGINE to something else"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from common.engines.llamacpp import build
+from common.engines.llamacpp import compiling
 from common.kinds.builds.plan import PREFIX
 from common.kinds.builds.schema import Arm, Build, Cell, Name, Summary
 from common.measure import energy, rows
@@ -44,7 +44,7 @@ def _builds(manifest: Manifest) -> list[Build]:
     """The two engines; `flags` are those that the other one has not."""
     infos = engines(manifest)
     flags = {build: info.get("cmake") or [] for build, info in infos.items()}
-    shared = {*build.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
+    shared = {*compiling.CMAKE, *(set(flags["rig"]) & set(flags["other"]))}
     images = manifest["plan"]["inputs"]["images"]
     return [
         {

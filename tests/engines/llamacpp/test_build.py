@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.engines.llamacpp import build, build_tools, source
+from common.engines.llamacpp import build, build_tools, compiling, source
 from common.errors import RigError
 from common.rig import Rig
 
@@ -99,7 +99,7 @@ def test_cuda_flags(tiny: Rig) -> None:
             "CMAKE_EXTRA": "-DGGML_CUDA_FORCE_MMQ=ON",
         }
     )
-    flags = build.cmake_flags(rig)
+    flags = compiling.cmake_flags(rig)
     assert "-DGGML_CUDA=ON" in flags
     assert "-DCMAKE_CUDA_ARCHITECTURES=61-virtual;80-virtual" in flags
     assert flags[-1] == "-DGGML_CUDA_FORCE_MMQ=ON"
@@ -188,7 +188,7 @@ def test_no_compiler_is_one_line_with_the_fix(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(RigError, match=r"no C\+\+ compiler.*apt install g\+\+") as caught:
-        build.check_tools(git_rig)
+        compiling.check_tools(git_rig)
     assert "\n" not in str(caught.value)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import places
-from common.engines.llamacpp import build, source, toolkit
+from common.engines.llamacpp import build, compiling, source, toolkit
 from common.errors import RigError
 from common.rig import Rig
 from tests.helpers.tiny_wheel import wheel
@@ -166,10 +166,10 @@ def test_a_disk_too_small_is_said_before_anything_is_fetched(
     fetched = source.Source("release", "1", "x", None)
     fetched.folder.mkdir(parents=True)
     with pytest.raises(RigError, match=r"5\.0 GiB free .* 5\.8 needed.*make room"):
-        build.build_from(rig, fetched, ignore, ignore)
+        build.build_from(rig, fetched, ignore, ignore, Path, "")
     assert not (host / "cache" / "tools").exists()
     toolkit.get(VERSION, ignore)
-    build.check_room(rig)  # now the toolkit is there
+    compiling.check_room(rig)  # now the toolkit is there
 
 
 def test_what_a_library_opens_itself_comes_along(host: Path, tmp_path: Path) -> None:
