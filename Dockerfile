@@ -2,7 +2,7 @@
 # scripts/image.sh (make image) calls it with the arguments of a rig's tpu.env; so does compose.yaml.
 # A llama.cpp tree can take the place of the pinned source: --build-context llama-src=FOLDER; another
 # Debian or Ubuntu that of the base: BASE, with BASE_DIGEST empty. make pin writes the digests.
-ARG BASE=ubuntu:24.04
+ARG BASE=docker.io/library/ubuntu:24.04
 ARG BASE_DIGEST=sha256:008173c23f95b170204355c12626cb5a965d779a7e1283b09e9cffbb1bf33ca3
 ARG BACKEND=cuda
 ARG CUDA_VERSION=13.4.1
@@ -131,7 +131,7 @@ LABEL org.opencontainers.image.title="gemma-rigs" \
       org.opencontainers.image.description="llama.cpp's llama-server, of revision or else version, with gemma-rigs" \
       org.opencontainers.image.revision="${LLAMA_CPP_COMMIT}" \
       org.opencontainers.image.version="${LLAMA_CPP_RELEASE}" \
-      org.opencontainers.image.licenses="Apache-2.0 AND MIT" \
+      org.opencontainers.image.licenses="Apache-2.0 AND MIT${CUDA_ARCHITECTURES:+ AND LicenseRef-NVIDIA-CUDA-EULA}" \
       org.opencontainers.image.base.name="${BASE}" \
       org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       gemma-rigs.backend="${BACKEND}" \

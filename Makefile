@@ -1,7 +1,7 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
 .PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
-.PHONY: report compose engine image use
+.PHONY: report compose engine image use pin
 .PHONY: bench-client bench-repack compare first-runs fuzz image-check new-rig
 override TOP := .
 include common/given.mk
@@ -79,6 +79,9 @@ image: ## build the container image of RIG (minutes, once)
 
 image-check: runtime ## build the image of RIG, look into it and write a run directory: sizes, machine code (an hour and more for a card)
 	@"$$PYTHON" scripts/image_check.py "$$RIG"
+
+pin: runtime ## ask the registries for the digests of the base images, and write them into the Dockerfile
+	@"$$PYTHON" scripts/pin_bases.py
 
 use: ## let plain `docker compose up` serve RIG, or the rig of the card found here
 	@scripts/use.sh $(if $(filter file,$(origin RIG)),,"$$RIG")

@@ -56,7 +56,7 @@ draft: $(READY) ## bring the drafter, checked; a broken download goes on where i
 model: $(READY) ## bring the main model, checked; a broken download goes on where it stopped
 	@exec $(SCRIPT)/fetch.py "$$RIG" model
 
-pin: $(READY) ## write the full SHA-256 and the revision of both files into tpu.env
+pin: $(READY) ## write into tpu.env: full SHA-256 and revision of both files, llama.cpp's full commit
 	@exec $(SCRIPT)/pin.py "$$RIG"
 
 files: $(READY) ## list what is in the models folder, verified or not

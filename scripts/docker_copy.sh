@@ -79,6 +79,7 @@ bring_home() { # CONTAINER that has ended
 writes() { needs writes || { needs applies && [ "${APPLY:-}" = 1 ]; }; }
 
 take_settings() { # the tpu.env that came from the container
+    [ "$(cksum <"$scratch/tpu.env")" != "$before" ] || return 0 # nothing was written
     if [ "$(cksum <"$PWD/tpu.env")" != "$before" ]; then
         again="run it again (seconds, the files are there)"
         if needs applies; then again="make tune APPLY=1 RUN= and the run's folder writes it (seconds)"; fi

@@ -90,6 +90,7 @@ set -- --build-arg "BACKEND=$backend"
 for key in LLAMA_CPP_COMMIT LLAMA_CPP_REPOSITORY LLAMA_CPP_RELEASE LLAMA_CPP_RELEASE_SHA256 \
     CUDA_VERSION CUDA_ARCHITECTURES CMAKE_EXTRA; do
     value=$(setting "$key")
+    case $key in LLAMA_CPP_*) [ -z "${LLAMA_SRC:-}" ] || value= ;; esac
     [ -z "$value" ] || set -- "$@" --build-arg "$key=$value"
 done
 [ -z "${LLAMA_SRC:-}" ] || set -- "$@" --build-context "llama-src=$LLAMA_SRC"

@@ -291,7 +291,8 @@ mcp_server)
     before=$(cksum <"$PWD/tpu.env")
     create "$image" "$verb" "$@"
     run
-    if [ "$code" = 0 ] && writes; then docker cp -q "$container:$home/tpu.env" "$scratch/tpu.env"; fi
+    # After an error too: what was pinned before it stays.
+    if [ "$code" -le 1 ] && writes; then docker cp -q "$container:$home/tpu.env" "$scratch/tpu.env"; fi
     bring_home "$container"
     if [ -e "$scratch/tpu.env" ]; then take_settings; fi
     exit "$code"

@@ -14,7 +14,6 @@ import yaml
 from common import rig
 from common.rig import ROOT, Rig
 from common.rigs import services
-from common.rigs.blueprint import COMMIT
 from common.rigs.cards import CUDA_VERSION
 from tests.helpers import rig_rules
 
@@ -55,6 +54,34 @@ def test_it_is_made_of_the_rigs() -> None:
 
 def test_an_image_without_a_rig_takes_the_cuda_of_new_rigs() -> None:
     assert f"\nARG CUDA_VERSION={CUDA_VERSION}\n" in (ROOT / "Dockerfile").read_text()
+
+
+# Those of the image specification that a build can know; it reserves the rest of the name.
+OCI = {
+    *("created", "authors", "url", "documentation", "source", "version", "revision", "vendor"),
+    *("licenses", "title", "description", "base.name", "base.digest"),
+}
+
+
+def test_labels_have_the_names_of_the_image_specification() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    (block,) = re.findall(r"^LABEL ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    labels = dict(re.findall(r'([\w.-]+)="([^"]*)"', block))
+    prefix = "org.opencontainers.image."
+    ours = {key.removeprefix(prefix): said for key, said in labels.items() if prefix in key}
+    assert set(ours) <= OCI
+    assert ours["base.name"] == "${BASE}"
+    assert ours["base.digest"] == "${BASE_DIGEST}"
+    assert ours["revision"] == "${LLAMA_CPP_COMMIT}"
+    assert ours["version"] == "${LLAMA_CPP_RELEASE}"
+    assert ours["licenses"] == "Apache-2.0 AND MIT"
+    assert "\nCOPY --from=llama-src /LICENSE /opt/llama.cpp/\n" in text
+    # It wants the whole name of a base, with the registry.
+    assert re.search(r"^ARG BASE=[\w.-]+\.\w+/\S+:\S+$", text, re.MULTILINE)
+    # A build argument is known to the stage that asks for it.
+    runtime = text[text.index(" AS runtime\n") : text.index("\nLABEL ")]
+    for key in re.findall(r"\$\{(\w+)\}", block):
+        assert re.search(rf"^ARG {key}(=|$)", runtime, re.MULTILINE), key
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSE["services"]))
@@ -99,7 +126,8 @@ def test_another_build_of_a_card_has_another_name(recorded_build: dict[str, str]
     for key, value in change.items():
         assert f"{key}={value}" in said
     tag = said[said.index("--tag") + 1]
-    assert re.fullmatch(rf"gemma-rigs:{COMMIT}-cuda12\.8\.1-61-virtual_80-virtual-\d+", tag)
+    commit = loaded(name).llama_cpp_commit
+    assert re.fullmatch(rf"gemma-rigs:{commit}-cuda12\.8\.1-61-virtual_80-virtual-\d+", tag)
     assert tag != script("image.sh", name, "name").stdout.strip()
 
 

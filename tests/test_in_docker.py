@@ -215,15 +215,27 @@ def test_pin_brings_the_pins_home(tree: Path, fake: Path) -> None:
     assert of(calls, "rm --volumes")
 
 
-def test_a_pin_that_failed_changes_nothing(tree: Path, fake: Path) -> None:
+@pytest.mark.parametrize("code", [1, 130])
+def test_what_was_pinned_before_an_error_comes_home(tree: Path, fake: Path, code: int) -> None:
+    """An interrupted one changes nothing."""
     mine = tree / GPU_RIG / rig.FILE
-    before = mine.read_bytes()
-    (fake / "pinned").write_text("not to be brought\n")
-    (fake / "code").write_text("1\n")
-    code, _err, calls = call(tree, fake, "pin")
-    assert code == 1
-    assert mine.read_bytes() == before
+    before = mine.read_text()
+    (fake / "pinned").write_text(before + "# pinned\n")
+    (fake / "code").write_text(f"{code}\n")
+    found, _err, calls = call(tree, fake, "pin")
+    assert found == code
+    assert mine.read_text() == (before + "# pinned\n" if code == 1 else before)
     assert of(calls, "rm --volumes")
+
+
+def test_a_pin_that_wrote_nothing_touches_nothing(tree: Path, fake: Path) -> None:
+    mine = tree / GPU_RIG / rig.FILE
+    shutil.copy(mine, fake / "pinned")
+    (fake / "code").write_text("1\n")
+    before = mine.stat()
+    code, err, _calls = call(tree, fake, "pin")
+    assert (code, err) == (1, "")
+    assert (mine.stat().st_ino, mine.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_a_tpu_env_edited_meanwhile_is_not_overwritten(tree: Path, fake: Path) -> None:

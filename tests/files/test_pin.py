@@ -80,20 +80,40 @@ def test_a_commit_that_is_none_is_never_written(
     assert all("/resolve/main/" in path for path in asked)
 
 
-def test_pin_offers_all_digits_of_a_short_commit(
-    run: Run, hub_rig: Rig, monkeypatch: pytest.MonkeyPatch
+def test_pin_writes_all_digits_of_a_short_commit(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = "77c4540ce" + "0" * 31
     info = {"source": {"commit": whole}}
     monkeypatch.setattr(build, "find", lambda _rig: Engine(Path("llama-server"), info))
     path = hub_rig.folder / "tpu.env"
     path.write_text(path.read_text() + "LLAMA_CPP_COMMIT=77c4540ce\n")
-    code, out, _err = run(pin_script.body, hub_rig)
-    assert code == 0
-    assert f"write LLAMA_CPP_COMMIT={whole} into {path}" in out
-    assert path.read_text().endswith("LLAMA_CPP_COMMIT=77c4540ce\n")  # it would be built anew
-    info["source"]["commit"] = "f" * 40
+    code, out, err = run(pin_script.body, hub_rig)
+    assert (code, err) == (0, "")
+    assert f"{path}: LLAMA_CPP_COMMIT={whole}\n" in out
+    assert "built anew; run make compose in the project's folder" in out
+    assert path.read_text().endswith(f"\nLLAMA_CPP_COMMIT={whole}\n")
+    assert rig.load(hub_rig.folder).model_sha256 == fake_hub.declared
+    before = path.read_bytes()
     assert "LLAMA_CPP_COMMIT" not in run(pin_script.body, hub_rig)[1]
+    assert path.read_bytes() == before
+
+
+def test_a_repository_out_of_reach_leaves_the_files_pinned(
+    run: Run, hub_rig: Rig, fake_hub: FakeHub, tmp_path: Path
+) -> None:
+    path = hub_rig.folder / "tpu.env"
+    more = f"LLAMA_CPP_COMMIT=77c4540ce\nLLAMA_CPP_REPOSITORY=file://{tmp_path}/none\n"
+    path.write_text(path.read_text() + more)
+    code, out, err = run(pin_script.body, hub_rig)
+    assert code == 1
+    assert err.startswith(
+        f"error: LLAMA_CPP_COMMIT stays 77c4540ce: commit 77c4540ce of file://{tmp_path}/none: "
+    )
+    assert err.count("\n") == 1
+    assert f"MODEL_SHA256={fake_hub.declared}" in out
+    assert rig.load(hub_rig.folder).model_sha256 == fake_hub.declared
+    assert more in path.read_text()
 
 
 def test_a_file_without_a_source_is_pinned_by_digest(

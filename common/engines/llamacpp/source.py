@@ -123,6 +123,22 @@ def number(source: Source) -> str:
     return ""
 
 
+def full_commit(source: Source) -> str:
+    """All 40 digits of a commit: of the source that was fetched, or else asked of its repository.
+
+    Raises RigError if it cannot be asked, or has no such commit.
+    """
+    if source.folder.is_dir():
+        return _commit(source.folder, "HEAD", source)
+    _need_git("all digits of the commit cannot be asked for")
+    with TemporaryDirectory(prefix="gemma-rigs-commits-") as temporary:
+        commits = str(Path(temporary) / "commits")
+        # Every commit and nothing that is in them.
+        how = ["--quiet", "--filter=tree:0", "--bare"]
+        _git(["clone", *how, "--", source.origin, commits], source)
+        return _commit(Path(commits), source.version, source)
+
+
 def _commit(tree: Path, name: str, source: Source) -> str:
     """All digits of the commit that git knows by a name. It must be the pinned one: a tag may be
     named like a commit's first digits, and git takes the tag."""
@@ -155,9 +171,13 @@ def _git(arguments: list[str], source: Source) -> str:
     return done.stdout
 
 
-def _clone(source: Source, tree: Path) -> None:
+def _need_git(otherwise: str) -> None:
     if shutil.which("git") is None:
-        raise RigError("git is missing, so the pinned commit cannot be fetched; install git")
+        raise RigError(f"git is missing, so {otherwise}; install git")
+
+
+def _clone(source: Source, tree: Path) -> None:
+    _need_git("the pinned commit cannot be fetched")
     # A short hash cannot be fetched by name; a blobless clone has every commit and is small.
     how = ["--quiet", "--filter=blob:none", "--no-checkout"]
     _git(["clone", *how, "--", source.origin, str(tree)], source)
