@@ -76,7 +76,7 @@ def placed(tree: Path) -> Source:
     return fetched
 
 
-def build_page(tree: Path, target: Path) -> None:
+def build_page(_rig: Rig, tree: Path, target: Path) -> None:
     """Put the chat page of `tree` into `target`, or the reason why there is none: the image is
     built without."""
     target.mkdir()

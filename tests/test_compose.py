@@ -74,7 +74,8 @@ def test_labels_have_the_names_of_the_image_specification() -> None:
     assert ours["base.digest"] == "${BASE_DIGEST}"
     assert ours["revision"] == "${LLAMA_CPP_COMMIT}"
     assert ours["version"] == "${LLAMA_CPP_RELEASE}"
-    assert ours["licenses"] == "Apache-2.0 AND MIT"
+    nvidia = "${CUDA_ARCHITECTURES:+ AND LicenseRef-NVIDIA-CUDA-EULA}"
+    assert ours["licenses"] == f"Apache-2.0 AND MIT{nvidia}"
     assert "\nCOPY --from=llama-src /LICENSE /opt/llama.cpp/\n" in text
     # It wants the whole name of a base, with the registry.
     assert re.search(r"^ARG BASE=[\w.-]+\.\w+/\S+:\S+$", text, re.MULTILINE)

@@ -21,8 +21,8 @@ def test_labels_say_what_it_is_made_of(engine: DockerClient, image: str) -> None
     assert oci["title"] == "gemma-rigs"
     # This base has no registry, so it has no digest either.
     assert (oci["base.name"], oci["base.digest"]) == (BASE, "")
-    assert oci["revision"] == (mine.llama_cpp_commit or "")
-    assert oci["version"] == mine.llama_cpp_release
+    assert mine.llama_cpp_release
+    assert (oci["revision"], oci["version"]) == ("", "")  # it is built of a local tree
     assert oci["licenses"] == "Apache-2.0 AND MIT"
     assert labels["gemma-rigs.backend"] == "cpu"
 

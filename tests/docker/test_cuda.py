@@ -1,0 +1,130 @@
+"""The image of a rig with a card: a stand-in for llama.cpp through the true stages, for two cards;
+then what it does with drivers that are not there.
+
+CUDA's compiler is the real one of the package index; only llama.cpp is small.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import DockerClient
+
+from common import rig
+from common.engines.llamacpp import toolkit
+from common.kinds.image_check import plan
+from common.rig import ROOT
+from tests.docker.conftest import BASE, run
+from tests.helpers import cuda_source, stub_driver
+from tests.helpers.limits import HANG_S
+from tests.helpers.stub_driver import Behaviour
+
+RIG = "local-llamacpp-1650ti-2b-q4_0"
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2700)]
+
+
+@pytest.fixture(scope="module")
+def build(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the stand-in is built, as `make builds` names its two images."""
+    tree = cuda_source.write(tmp_path_factory.mktemp("source") / "llama.cpp")
+    given = {"LLAMA_SRC": str(tree), "BASE_IMAGE": BASE, "BUILDS_CUDA_VERSION": "13.4.1"}
+    other = {"BUILDS_CUDA_ARCHITECTURES": "86-real", "BUILDS_CMAKE_EXTRA": ""}
+    names = {"IMAGE": f"{settings['COMPOSE_PROJECT_NAME']}:cuda"}
+    return {**settings, **given, **other, **names}
+
+
+@pytest.fixture(scope="module")
+def looked(
+    engine: DockerClient, build: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The run directory of make image-check."""
+    folder = tmp_path_factory.mktemp("looked") / "run"
+    line = [str(ROOT / ".venv/bin/python"), "scripts/image_check.py", RIG, str(folder)]
+    print(run(line, {**build, "PYTHONPATH": str(ROOT)}, timeout=2400))
+    yield folder
+    engine.images.remove(build["IMAGE"], force=True)
+
+
+def read(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text()))
+
+
+def test_it_is_as_an_image_for_a_card_should_be(looked: Path) -> None:
+    summary = read(looked / "summary.json")
+    assert summary["problems"] == []
+    assert summary["machine_code"] == ["sm_75"]
+    assert summary["missing"] == [plan.DRIVER]
+    assert summary["says"] == ["version: 1 (stand-in)"]
+    libraries = {part["name"].partition(".so")[0] for part in summary["libraries"]}
+    assert libraries >= {"libcudart", "libcublas", "libcublasLt", "libnvrtc"}
+    assert "libnvblas" not in libraries  # of the toolkit, and nothing opens it
+    assert 0 < summary["compressed_bytes"] < summary["bytes"]
+    report = (looked / "REPORT.md").read_text()
+    assert "Not run on a card" in report
+    engine = read(looked / "manifest.json")["engine"]
+    assert (engine["nvcc"], engine["machine_code"]) == ("13.4.59", ["sm_75"])
+
+
+CASES = {
+    "no library of the driver": (None, "driver"),
+    "no device": (stub_driver.NO_DEVICE, "card"),
+    "an older CUDA": (stub_driver.OLDER_CUDA, "580"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_a_card_that_works_it_says_so_in_one_line(
+    case: str, looked: Path, build: dict[str, str], tmp_path: Path
+) -> None:
+    assert looked.is_dir()
+    behaviour, word = CASES[case]
+    code, said = serve(build["IMAGE"], behaviour, tmp_path)
+    assert code == 1, said
+    assert said.startswith("error: ")
+    assert len(said.splitlines()) == 1
+    assert word in said
+
+
+def serve(image: str, behaviour: Behaviour | None, folder: Path) -> tuple[int, str]:
+    """`serve RIG` in a container of the image with such a driver: exit code and words."""
+    options: list[str] = []
+    if behaviour is not None:
+        stub_driver.build(folder / "driver", behaviour)
+        (folder / "driver").chmod(0o755)
+        folder.chmod(0o755)
+        options = ["-v", f"{folder / 'driver'}:/driver:ro", "-e", "LD_LIBRARY_PATH=/driver"]
+    line = ["docker", "run", "--rm", "--network", "none", *options, image, "serve", RIG]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_make_builds_puts_two_cuda_engines_into_one_image(
+    engine: DockerClient, looked: Path, build: dict[str, str], tmp_path: Path
+) -> None:
+    assert looked.is_dir()
+    other = f"{build['COMPOSE_PROJECT_NAME']}:cuda86"
+    run(["scripts/image.sh", RIG, "build", "other"], {**build, "IMAGE": other}, timeout=2400)
+    said = run(["scripts/image.sh", RIG, "both"], {**build, "OTHER_IMAGE": other})
+    both = said.split()[-1]
+    try:
+        cuda = toolkit.get(str(rig.load(ROOT / RIG, {}).cuda_version), print)
+        for name, place, code in (
+            ("own", plan.SERVER, ["sm_75"]),
+            ("other", "/opt/llama.cpp/other/llama-server", ["sm_86"]),
+        ):
+            (tmp_path / name).mkdir()
+            program = plan.copied(engine, engine.images.get(both), place, tmp_path / name)
+            assert cuda.code(program) == code
+            ldd = ["docker", "run", "--rm", "--entrypoint", "ldd", both, place]
+            linked = subprocess.run(ldd, capture_output=True, text=True, check=True).stdout
+            found = [line.split()[2] for line in linked.splitlines() if "libcublas" in line]
+            assert {os.path.dirname(path) for path in found} == {  # noqa: PTH120 (of the image)
+                os.path.normpath(os.path.join(os.path.dirname(place), "lib"))  # noqa: PTH118,PTH120
+            }
+    finally:
+        for name in (both, other):
+            engine.images.remove(name, force=True)
