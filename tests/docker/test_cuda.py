@@ -107,8 +107,9 @@ def test_make_builds_puts_two_cuda_engines_into_one_image(
 ) -> None:
     assert looked.is_dir()
     other = f"{build['COMPOSE_PROJECT_NAME']}:cuda86"
-    run(["scripts/image.sh", RIG, "build", "other"], {**build, "IMAGE": other}, timeout=2400)
-    said = run(["scripts/image.sh", RIG, "both"], {**build, "OTHER_IMAGE": other})
+    two = {**build, "OTHER_IMAGE": other}
+    run(["scripts/image.sh", RIG, "build", "other"], two, timeout=2400)
+    said = run(["scripts/image.sh", RIG, "both"], two)
     both = said.split()[-1]
     try:
         cuda = toolkit.get(str(rig.load(ROOT / RIG, {}).cuda_version), print)
