@@ -25,7 +25,8 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
 WORKDIR /build
 # Only what compiling needs, so that other changes to the project do not compile again.
 COPY common/__init__.py common/atomic.py common/digest.py common/errors.py common/grammar.py common/index.py \
-     common/pip.py common/places.py common/rig.py common/tool_folder.py common/uv.py common/values.py common/
+     common/pip.py common/places.py common/rig.py common/tool_folder.py common/unpack.py common/uv.py common/values.py \
+     common/
 COPY common/engines/__init__.py common/engines/
 COPY common/engines/llamacpp/__init__.py common/engines/llamacpp/build.py common/engines/llamacpp/build_tools.py \
      common/engines/llamacpp/compiling.py common/engines/llamacpp/embedded.py common/engines/llamacpp/jobs.py \

@@ -27,6 +27,7 @@ from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
+from common.unpack import unpack
 from scripts import _cli
 
 TOKENS = 128
@@ -82,7 +83,7 @@ def copy_engine(image: str, folder: Path) -> Path:
     try:
         chunks, _stat = container.get_archive(str(build.CONTAINER.parent))
         with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-            archive.extractall(folder, filter="data")
+            unpack(archive, folder)
     finally:
         container.remove()
     return folder / build.CONTAINER.parent.name / build.CONTAINER.name

