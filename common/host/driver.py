@@ -122,15 +122,9 @@ def check() -> Driver:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         raise nvml_error(error.value, str(error)) from None
-    try:
-        code = int(ctypes.CDLL("libcuda.so.1").cuInit(0))
-    except OSError:
-        raise RigError(
-            "NVIDIA's driver is here without its CUDA library, libcuda.so.1",
-            fix="NVIDIA_DRIVER_CAPABILITIES must hold compute and utility"
-            if _inside()
-            else "install the driver's CUDA package (on Debian: apt install libcuda1)",
-        ) from None
+    code = _cuda()
+    if code is None:
+        raise _half("libcuda.so.1", "libcuda1")
     if code != 0:
         raise cuda_error(code)
     return _read()
@@ -151,9 +145,26 @@ def _read() -> Driver:
     )
 
 
+def _cuda() -> int | None:
+    """What cuInit gives; None without the library."""
+    try:
+        return int(ctypes.CDLL("libcuda.so.1").cuInit(0))
+    except OSError:
+        return None
+
+
+def _half(library: str, package: str) -> RigError:
+    fix = f"install it (on Debian: apt install {package})"
+    if _inside():
+        fix = "NVIDIA_DRIVER_CAPABILITIES must hold compute and utility"
+    return RigError(f"the NVIDIA driver is here without its library {library}", fix=fix)
+
+
 def nvml_error(code: int, said: str) -> RigError:
     """What is wrong and what to do when NVML does not start."""
     if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        if _cuda() is not None:
+            return _half("libnvidia-ml.so.1", "libnvidia-ml1")
         if _inside():
             return RigError("there is no NVIDIA driver in the container", fix=GIVE_A_CARD)
         return RigError("there is no NVIDIA driver on this host", fix="install the NVIDIA driver")

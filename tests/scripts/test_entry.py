@@ -41,6 +41,10 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     return does
 
 
+def no_library(name: str) -> None:
+    raise OSError(name)
+
+
 def said() -> str:
     with pytest.raises(RigError) as caught:
         entry.ready(RIG)
@@ -54,6 +58,7 @@ def test_a_container_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
     assert said().startswith("there is no NVIDIA driver in the container; start it with --gpus all")
 
 

@@ -18,6 +18,7 @@ from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.rig import ROOT, Rig
 from common.serving.process import Server
+from tests.engines.llamacpp.test_advice import NO_CARD
 
 FACTS = (
     "llama-server -m MODEL --host 127.0.0.1 --port 8080 -ngl 99 -c 8192 -ctk f16 -ctv f16 -fa 1 "
@@ -167,9 +168,11 @@ def on_card(tiny: Rig, tmp_path: Path, log: str) -> Server:
 
 
 def test_a_silent_fallback_to_the_cpu_is_an_error(tiny: Rig, tmp_path: Path) -> None:
-    running = on_card(tiny, tmp_path, "load_tensors:  CPU_Mapped model buffer size = 9 MiB\n")
-    with pytest.raises(RigError, match="runs on the CPU, not on the card"):
-        running.check_residency()
+    """As llama-server for CUDA logs it without a card; it is healthy, and answers on the CPU."""
+    log = f"{NO_CARD}\n0.00.012.135 I load_tensors:   CPU_Mapped model buffer size =     0.38 MiB\n"
+    with pytest.raises(RigError, match="runs on the CPU, not on the card") as caught:
+        on_card(tiny, tmp_path, log).check_residency()
+    assert "CUDA finds no card" in str(caught.value)
 
 
 def test_layers_left_off_the_card_are_an_error(tiny: Rig, tmp_path: Path) -> None:

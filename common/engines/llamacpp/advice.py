@@ -38,8 +38,8 @@ ADVICE = (
     ),
     (
         r"libcuda\.so\.1: cannot open shared object",
-        "there is no NVIDIA driver here, and this engine does not start without one: install it, "
-        "or start the container with --gpus all",
+        "the NVIDIA driver's library libcuda.so.1 is not here, and this engine does not start "
+        "without it: install the driver, or start the container with --gpus all",
     ),
     (
         r"lib(cudart|cublas(Lt)?)\.so\.\d+: cannot open shared object",

@@ -21,6 +21,11 @@ NO_LIBRARY = (
     "llama-server: error while loading shared libraries: libcuda.so.1: "
     "cannot open shared object file: No such file or directory"
 )
+# What llama-server for CUDA 13.4.1 logs where CUDA does not start; it then serves on the CPU.
+FAILED = "0.00.004.656 E ggml_cuda_init: failed to initialize CUDA: "
+NO_CARD = f"{FAILED}no CUDA-capable device is detected"
+OLD_DRIVER = f"{FAILED}CUDA driver version is insufficient for CUDA runtime version"
+UNKNOWN = f"{FAILED}unknown error"
 
 
 @pytest.mark.engine
@@ -48,6 +53,23 @@ def test_a_healthy_start_gives_none(
 )
 def test_what_is_no_error_gives_none(line: str) -> None:
     assert advice.of(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (NO_LIBRARY, "libcuda.so.1 is not here"),
+        (NO_LIBRARY.replace("libcuda.so.1", "libcublasLt.so.13"), "CUDA libraries that"),
+        (NO_CARD, "CUDA finds no card"),
+        (OLD_DRIVER, "too old for this build's CUDA"),
+        (UNKNOWN, "CUDA does not start"),
+        ("the provided PTX was compiled with an unsupported toolchain.", "finished ones"),
+    ],
+)
+def test_cuda_that_does_not_start(line: str, words: str) -> None:
+    """The log goes on for long after it: the server does not end of it."""
+    warning = "warning: no usable GPU found, --gpu-layers option will be ignored\n"
+    assert words in str(advice.of(f"{line}\n{warning}{ORDINARY}"))
 
 
 def test_an_error_after_the_ordinary_line() -> None:
