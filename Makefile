@@ -1,6 +1,6 @@
 # make help lists what there is. Each target does the set-up it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime dev lock lists demo test test-random test-docker test-browser test-converter lint format doctor
+.PHONY: help setup runtime dev lock lists demo test test-random test-docker test-docker-cuda test-browser test-converter lint format doctor
 .PHONY: report compose engine image use pin
 .PHONY: bench-client bench-repack compare first-runs fuzz image-check new-rig
 override TOP := .
@@ -73,6 +73,9 @@ test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chr
 
 test-docker: dev ## run the container tests on a real Docker engine (about 15 minutes the first time)
 	@"$$PYTHON" -m pytest tests/docker -m docker
+
+test-docker-cuda: dev ## build the true images for two kinds of card, look into them and start them without one (hours the first time)
+	@"$$PYTHON" -m pytest tests/docker -m docker_cuda -s
 
 image: ## build the container image of RIG (minutes, once)
 	@scripts/image.sh "$$RIG"

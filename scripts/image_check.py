@@ -29,18 +29,20 @@ def body(arguments: Sequence[str] | None = None) -> int:
     if rig.backend != "cuda" or rig.cuda_version is None:
         raise RigError(f"{rig.name} is built for no card; name a rig with BACKEND=cuda")
     cuda = toolkit.get(rig.cuda_version, _cli.say)
-    load = round(os.getloadavg()[0], 2)
+    before = {
+        "harness": facts.harness(),
+        "load": round(os.getloadavg()[0], 2),
+        "host": facts.host(),
+    }
     name, seconds = built(rig)
     try:
         client = docker.from_env(timeout=600)
         info = engine_info(client, name)
         manifest = {
             "plan": {"quick": False},
-            "harness": facts.harness(),
+            **before,
             "engine": info,
             "engine_title": Engine(Path(plan.SERVER), info).title,
-            "load": load,
-            "host": facts.host(),
             "build_seconds": round(seconds, 1),
         }
         with run.create(rig, "image-check", manifest, args.out) as current:

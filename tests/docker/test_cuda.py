@@ -19,9 +19,7 @@ from common.engines.llamacpp import toolkit
 from common.kinds.image_check import plan
 from common.rig import ROOT
 from tests.docker.conftest import BASE, run
-from tests.helpers import cuda_source, stub_driver
-from tests.helpers.limits import HANG_S
-from tests.helpers.stub_driver import Behaviour
+from tests.helpers import cuda_image, cuda_source
 
 RIG = "local-llamacpp-1650ti-2b-q4_0"
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2700)]
@@ -69,37 +67,12 @@ def test_it_is_as_an_image_for_a_card_should_be(looked: Path) -> None:
     assert (engine["nvcc"], engine["machine_code"]) == ("13.4.59", ["sm_75"])
 
 
-CASES = {
-    "no library of the driver": (None, "driver"),
-    "no device": (stub_driver.NO_DEVICE, "card"),
-    "an older CUDA": (stub_driver.OLDER_CUDA, "580"),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cuda_image.CASES)
 def test_without_a_card_that_works_it_says_so_in_one_line(
     case: str, looked: Path, build: dict[str, str], tmp_path: Path
 ) -> None:
     assert looked.is_dir()
-    behaviour, word = CASES[case]
-    code, said = serve(build["IMAGE"], behaviour, tmp_path)
-    assert code == 1, said
-    assert said.startswith("error: ")
-    assert len(said.splitlines()) == 1
-    assert word in said
-
-
-def serve(image: str, behaviour: Behaviour | None, folder: Path) -> tuple[int, str]:
-    """`serve RIG` in a container of the image with such a driver: exit code and words."""
-    options: list[str] = []
-    if behaviour is not None:
-        stub_driver.build(folder / "driver", behaviour)
-        (folder / "driver").chmod(0o755)
-        folder.chmod(0o755)
-        options = ["-v", f"{folder / 'driver'}:/driver:ro", "-e", "LD_LIBRARY_PATH=/driver"]
-    line = ["docker", "run", "--rm", "--network", "none", *options, image, "serve", RIG]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=HANG_S)
-    return done.returncode, (done.stdout + done.stderr).strip()
+    cuda_image.says_so_in_one_line(build["IMAGE"], RIG, case, tmp_path)
 
 
 def test_make_builds_puts_two_cuda_engines_into_one_image(

@@ -79,22 +79,23 @@ def _megabytes(*sizes: int) -> list[str]:
 
 
 def _time(summary: Summary) -> str:
+    whole = (
+        f"Building the image took {summary['build_seconds']:,.0f} s: Docker builds only what it "
+        "does not have of an earlier time."
+    )
     took = summary["compile"]
-    whole = f"The image took {summary['build_seconds']:,.0f} s to build"
     if took is None:
-        return f"{whole}."
+        return whole
     return (
-        f"{whole}, of which compiling {took['seconds']:,.0f} s with {took['jobs']} compilers at "
-        f"once ({took['processor_seconds']:,.0f} s of processor time){_cached(took)}."
+        f"{whole} Compiling its engine took {took['seconds']:,.0f} s with {took['jobs']} compilers "
+        f"at once, {took['processor_seconds']:,.0f} s of processor time{_cached(took)}."
     )
 
 
 def _cached(took: Compile) -> str:
     if took["compiled"] is None:
         return ""
-    return (
-        f": {took['compiled']} files compiled, {took['from_cache']} from an earlier image's cache"
-    )
+    return f" ({took['compiled']} files compiled, {took['from_cache']} taken from ccache)"
 
 
 def answer(summary: Summary, _manifest: object) -> str:

@@ -217,7 +217,7 @@ def test_without_a_network_the_engine_is_built_without_the_page(
 ) -> None:
     (host / "cache").mkdir()
     monkeypatch.setenv("NPM_FAILS", "view")
-    image_engine.build_page(tree, host / "page")
+    image_engine.build_page(tiny, tree, host / "page")
     said: list[str] = []
     monkeypatch.setattr(image_engine, "say", said.append)
     image_engine.build(tiny, tree, host / "opt", host / "page")

@@ -1,0 +1,39 @@
+"""The true images of two kinds of card, llama.cpp compiled for each: make test-docker-cuda.
+
+Hours the first time. LLAMA_CPP_COMMIT= (empty) takes the pinned release where no git repository can
+be reached, BASE_IMAGE another base.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from common.rig import ROOT
+from tests.docker.conftest import run
+from tests.helpers import cuda_image
+
+RIGS = {"local-llamacpp-1650ti-2b-q4_0": "sm_75", "local-llamacpp-3050oem-2b-q4_0": "sm_86"}
+HOURS = 5 * 3600
+GIVEN = ("LLAMA_CPP_COMMIT", "BASE_IMAGE")
+pytestmark = [pytest.mark.docker_cuda, pytest.mark.timeout(HOURS + 600)]
+
+
+@pytest.mark.parametrize("rig", RIGS)
+def test_the_image_of_a_rig(rig: str, settings: dict[str, str], tmp_path: Path) -> None:
+    own = {key: os.environ[key] for key in GIVEN if key in os.environ}
+    clean = {key: value for key, value in settings.items() if key != "IMAGE"}
+    environment = {**clean, **own, "PYTHONPATH": str(ROOT)}
+    line = [str(ROOT / ".venv/bin/python"), "scripts/image_check.py", rig, str(tmp_path / "run")]
+    print(run(line, environment, timeout=HOURS)[-2000:])
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    print((tmp_path / "run" / "REPORT.md").read_text())
+    assert summary["problems"] == []
+    assert summary["machine_code"] == [RIGS[rig]]
+    assert any(line.startswith("version: ") for line in summary["says"])
+    name = run(["scripts/image.sh", rig, "name"], environment).strip()
+    for number, case in enumerate(cuda_image.CASES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        cuda_image.says_so_in_one_line(name, rig, case, folder)
