@@ -1,4 +1,4 @@
-"""What the image of a rig with a card does where no card works: three drivers that are not there."""
+"""What the image of a rig with a card does where no card works: drivers that are not there."""
 
 import subprocess
 from pathlib import Path
