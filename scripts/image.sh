@@ -90,6 +90,8 @@ set -- --build-arg "BACKEND=$backend"
 for key in LLAMA_CPP_COMMIT LLAMA_CPP_REPOSITORY LLAMA_CPP_RELEASE LLAMA_CPP_RELEASE_SHA256 \
     CUDA_VERSION CUDA_ARCHITECTURES CMAKE_EXTRA; do
     value=$(setting "$key")
+    # Told also where tpu.env has it not, so that the image can say what it is of.
+    [ "$key" != LLAMA_CPP_RELEASE ] || [ -n "$commit" ] || value=$(in_force "$key")
     case $key in LLAMA_CPP_*) [ -z "${LLAMA_SRC:-}" ] || value= ;; esac
     [ -z "$value" ] || set -- "$@" --build-arg "$key=$value"
 done

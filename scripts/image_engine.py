@@ -112,7 +112,8 @@ def build(rig: Rig, tree: Path, target: Path, chat: Path) -> None:
         subprocess.run([cached, "--zero-stats"], check=True, stdout=subprocess.DEVNULL)
     again = "call NEW_PAGE=1 make image"
     built = build_from(rig, fetched, say, progress, lambda: given_page(chat), again)
-    shutil.copytree(built.server.parent, target)
+    # llama-quantize is for make bench-repack, which runs on a host.
+    shutil.copytree(built.server.parent, target, ignore=shutil.ignore_patterns("llama-quantize"))
     if cached:
         built.info["compile"]["cache"] = statistics(cached)
         (target / INFO).write_text(json.dumps(built.info, indent=2) + "\n")

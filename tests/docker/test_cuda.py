@@ -6,6 +6,7 @@ CUDA's compiler is the real one of the package index; only llama.cpp is small.
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,11 @@ def test_make_builds_puts_two_cuda_engines_into_one_image(
             (tmp_path / name).mkdir()
             program = plan.copied(engine, engine.images.get(both), place, tmp_path / name)
             assert cuda.code(program) == code
+            dynamic = subprocess.run(["readelf", "-d", program], capture_output=True, text=True)
+            # Not the toolkit's folder, where a stand-in for the driver's library lies.
+            assert "RUNPATH" in dynamic.stdout
+            (paths,) = re.findall(r"RUNPATH.*\[(.*)\]", dynamic.stdout)
+            assert paths == "$ORIGIN/lib"
             ldd = ["docker", "run", "--rm", "--entrypoint", "ldd", both, place]
             linked = subprocess.run(ldd, capture_output=True, text=True, check=True).stdout
             found = [line.split()[2] for line in linked.splitlines() if "libcublas" in line]

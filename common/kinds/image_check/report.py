@@ -55,7 +55,10 @@ def render(summary: Summary, manifest: ImageManifest, _folder: Path) -> str:
         ),
         page.table(
             ["layer", "MB"],
-            [[f"`{layer['made_by']}`", *_megabytes(layer["bytes"])] for layer in summary["layers"]],
+            [
+                [_made_by(layer["made_by"]), *_megabytes(layer["bytes"])]
+                for layer in summary["layers"]
+            ],
         ),
         "## Time",
         _time(summary),
@@ -72,6 +75,10 @@ def render(summary: Summary, manifest: ImageManifest, _folder: Path) -> str:
         "This page again from the files beside it: `make report RUN=` and this folder.",
     ]
     return "\n\n".join(pieces) + "\n"
+
+
+def _made_by(step: str) -> str:
+    return f"`{step}`" if step else "the base image"
 
 
 def _megabytes(*sizes: int) -> list[str]:
