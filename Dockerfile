@@ -136,7 +136,7 @@ LABEL org.opencontainers.image.title="gemma-rigs" \
       org.opencontainers.image.base.name="${BASE}" \
       org.opencontainers.image.base.digest="${BASE_DIGEST}" \
       gemma-rigs.backend="${BACKEND}" \
-      gemma-rigs.cuda="${CUDA_VERSION}" \
+      gemma-rigs.cuda="${CUDA_ARCHITECTURES:+${CUDA_VERSION}}" \
       gemma-rigs.cuda.architectures="${CUDA_ARCHITECTURES}"
 USER 10001:10001
 WORKDIR /opt/gemma-rigs

@@ -74,13 +74,13 @@ test-browser: dev ## test llama.cpp's page for chatting, and REPORT.html, in Chr
 test-docker: dev ## run the container tests on a real Docker engine (about 15 minutes the first time)
 	@"$$PYTHON" -m pytest tests/docker -m docker
 
-test-docker-cuda: dev ## build the true images for two kinds of card, look into them and start them without one (hours the first time)
+test-docker-cuda: dev ## build the true images for two kinds of card, look into them and start them without one (an hour the first time)
 	@"$$PYTHON" -m pytest tests/docker -m docker_cuda -s
 
-image: ## build the container image of RIG (minutes, once)
+image: ## build the container image of RIG (minutes, once; half an hour for a card)
 	@scripts/image.sh "$$RIG"
 
-image-check: runtime ## build the image of RIG, look into it and write a run directory: sizes, machine code (an hour and more for a card)
+image-check: runtime ## build the image of RIG, look into it and write a run directory: sizes, machine code (half an hour the first time)
 	@"$$PYTHON" scripts/image_check.py "$$RIG"
 
 pin: runtime ## ask the registries for the digests of the base images, and write them into the Dockerfile

@@ -27,6 +27,9 @@ def bring(
     `complete` does in the new folder what installing does not. Raises RigError if pip cannot have
     it, or the index has nothing ready-made for this machine.
     """
+    for left in home.parent.glob(f"{home.name}.*.part"):  # of a call that was killed
+        if not Path("/proc", left.name.split(".")[-2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
     part = home.with_name(f"{home.name}.{os.getpid()}.part")
     arguments = ["--only-binary", ":all:", "--require-hashes", "--target", str(part)]
     try:

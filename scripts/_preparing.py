@@ -53,7 +53,7 @@ def check_driver(loaded: Rig) -> None:
         return
     present = driver.find()
     if present is None:
-        say("there is no NVIDIA driver here; the engine can be built, and runs where there is one")
+        say("no NVIDIA driver can be reached here; the engine can be built, and runs where one can")
     else:
         note(driver.judge(present, loaded.cuda_version, loaded.cuda_architectures))
 

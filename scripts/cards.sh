@@ -23,3 +23,14 @@ card_uuid() { # GPU_NAME
         if is_card "$1" "$name"; then echo "$id"; break; fi
     done
 }
+
+# Before anything is built: the oldest driver that each CUDA runs on, as common/host/driver.py has it.
+check_driver() { # CUDA_VERSION
+    command -v nvidia-smi >/dev/null || return 0
+    version=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || return 0
+    case $1 in 13.*) oldest=580 ;; 12.*) oldest=525.60.13 ;; *) return 0 ;; esac
+    case $version in [0-9]*) ;; *) return 0 ;; esac
+    first=$(printf '%s\n%s\n' "$oldest" "$version" | sort -V | head -n 1)
+    [ "$first" = "$oldest" ] || fail "NVIDIA driver $version is too old for CUDA $1, which needs $oldest or newer;" \
+        "update the driver"
+}

@@ -7,6 +7,7 @@ be had speed and sweep, as far as the minutes go. Called again, it goes on.
 
 import argparse
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ def body(
     parser.add_argument("--minutes", default=MINUTES, help=f"how long; {MINUTES} if not given")
     parser.add_argument("--gpu", help="the card's name, where this host has several kinds")
     args = parser.parse_args(arguments)
+    # Images of rented hosts have it in their environment, where it would beat the rigs'.
+    os.environ.pop("CUDA_VERSION", None)
     minutes = _minutes(args.minutes)
     card = _card(args.gpu)
     name = f"first-runs-{card.slot}-{datetime.now().date()}"

@@ -80,6 +80,13 @@ cuda12.*)
         "$(sed -n 's/^FROM .* AS cuda-\([0-9.]*\)$/\1/p' "$root/Dockerfile" | paste -sd ' ')"
     ;;
 *)
+    [ "${cuda%%.*}" -ge 13 ] || fail "CUDA_VERSION=$cuda is too old to be built here; of CUDA 12 the Dockerfile has" \
+        "$(sed -n 's/^FROM .* AS cuda-\([0-9.]*\)$/\1/p' "$root/Dockerfile" | paste -sd ' ')"
+    for architecture in $(setting CUDA_ARCHITECTURES | tr ',' ' '); do
+        number=${architecture%%[!0-9]*}
+        [ "${number:-75}" -ge 75 ] || fail "CUDA $cuda does not compile for $architecture (CUDA_ARCHITECTURES); the" \
+            "last that does is CUDA 12.9.1: set CUDA_VERSION=12.9.1"
+    done
     [ -f "$root/requirements-cuda-$cuda.lock" ] || fail "CUDA_VERSION=$cuda has no lock file here; there is" \
         "$(cd "$root" && echo requirements-cuda-*.lock). This writes one: make lock CUDA_VERSION=$cuda"
     ;;

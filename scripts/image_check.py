@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 
 from common import report
-from common.engines.llamacpp import build, toolkit
+from common.engines.llamacpp import build, compiling, toolkit
 from common.engines.llamacpp.build import Engine
 from common.errors import RigError
 from common.host import facts
@@ -28,7 +28,14 @@ def body(arguments: Sequence[str] | None = None) -> int:
     rig = _cli.load_rig(args.rig)
     if rig.backend != "cuda" or rig.cuda_version is None:
         raise RigError(f"{rig.name} is built for no card; name a rig with BACKEND=cuda")
-    cuda = toolkit.get(rig.cuda_version, _cli.say)
+    if int(rig.cuda_version.split(".")[0]) < toolkit.FIRST_WHOLE:
+        raise RigError(
+            f"an image of CUDA {rig.cuda_version} cannot be looked into: the program that reads "
+            f"machine code is in the package index from CUDA {toolkit.FIRST_WHOLE} on"
+        )
+    compiling.check_tools(rig)
+    compiling.check_room(rig)
+    cuda = toolkit.get(rig.cuda_version, _cli.say, own=False)
     before = {
         "harness": facts.harness(),
         "load": round(os.getloadavg()[0], 2),

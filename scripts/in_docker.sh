@@ -51,6 +51,7 @@ check_card() {
     [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || fail "$rig is for the card" \
         "$(in_force GPU_NAME), but no NVIDIA card can be used on this host;" \
         "run it on the host with that card (DOCKER_CONTEXT=... make $verb), or try make demo here."
+    check_driver "$(in_force CUDA_VERSION)"
 }
 
 check_docker() {

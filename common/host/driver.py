@@ -5,8 +5,8 @@ Version Compatibility; docs.nvidia.com/deploy/cuda-compatibility) and the table 
 Minimum Required Driver Version for CUDA Minor Version Compatibility" of the CUDA release notes:
 
 - Finished kernels (75-real) run from the driver on with which their major version began: MINIMUM.
-- Others (61-virtual, or a plain 75) hold PTX that the driver compiles, and it rejects that of a
-  CUDA newer than its own ("the provided PTX was compiled with an unsupported toolchain").
+- Others (61-virtual) are PTX that the driver compiles, and it rejects that of a CUDA newer than its
+  own ("the provided PTX was compiled with an unsupported toolchain"). A plain 75 is both.
 """
 
 import ctypes
@@ -74,19 +74,25 @@ def judge(driver: Driver, cuda: str | None, architectures: Sequence[str]) -> Ver
         )
     if driver.version is None or driver.cuda is None:
         return Verdict("unknown", f"{driver}, does not say all of itself", "see nvidia-smi")
-    other = f"or set CUDA_VERSION={driver.cuda} and build again"
     if _numbers(driver.version) < _numbers(oldest):
         text = f"{driver}, is too old for CUDA {cuda}, which needs {oldest} or newer"
-        return Verdict("too old", text, f"update the driver, {other}")
-    unfinished = [name for name in architectures if not name.endswith("-real")]
-    if architectures and not unfinished:
+        return Verdict("too old", text, f"update the driver{_older(driver, major)}")
+    if not architectures or not all(name.endswith("-virtual") for name in architectures):
         return Verdict("ok", f"{driver}, and finished kernels of every CUDA {major}")
-    named = ",".join(unfinished) or "(empty)"
+    named = ",".join(architectures)
     return Verdict(
         "too old",
         f"{driver}, cannot compile what CUDA {cuda} leaves it to (CUDA_ARCHITECTURES={named})",
-        f"set CUDA_ARCHITECTURES to finished kernels, such as 75-real, update the driver, {other}",
+        "set CUDA_ARCHITECTURES to finished kernels, such as 75-real, or update the driver",
     )
+
+
+def _older(driver: Driver, major: int) -> str:
+    """An older CUDA that this project can build, and this driver runs, as another way."""
+    known = _numbers(driver.version or "0") >= _numbers(MINIMUM[12])
+    if major <= 12 or not known:
+        return ""
+    return ", or set CUDA_VERSION=12.9.1 and build again in the container"
 
 
 def of_engine(driver: Driver, info: dict[str, Any]) -> Verdict:
@@ -199,7 +205,7 @@ def cuda_error(code: int) -> RigError:
     if code == 804:
         return RigError(
             "the CUDA library is newer than the driver (error 804)",
-            fix="update the driver, or set CUDA_VERSION to one it supports and build again",
+            fix="update the driver",
         )
     if code == 999:
         return RigError(

@@ -1,7 +1,7 @@
 """The true images of two kinds of card, llama.cpp compiled for each: make test-docker-cuda.
 
-Hours the first time. LLAMA_CPP_COMMIT= (empty) takes the pinned release where no git repository can
-be reached, BASE_IMAGE another base.
+An hour the first time on 2 cores. LLAMA_CPP_COMMIT= (empty) takes the pinned release where no git
+repository can be reached, BASE_IMAGE another base.
 """
 
 import json

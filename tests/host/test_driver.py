@@ -40,9 +40,10 @@ def card_rig() -> Rig:
         ("580.65.06", "13.0", "13.4.1", ("75-real",), "ok"),
         ("580.65.06", "13.0", "13.4.1", ("75-real", "86-real"), "ok"),
         ("580.65.06", "13.0", "13.4.1", MIXED, "too old"),
-        ("580.65.06", "13.0", "13.4.1", ("75-real", "86"), "too old"),  # 86 holds PTX too
-        ("580.65.06", "13.0", "13.4.1", ("native",), "too old"),
-        ("580.65.06", "13.0", "13.4.1", (), "too old"),
+        ("580.65.06", "13.0", "13.4.1", ("86",), "ok"),  # finished, and PTX besides
+        ("580.65.06", "13.0", "13.4.1", ("75-real", "90-virtual"), "ok"),
+        ("580.65.06", "13.0", "13.4.1", ("native",), "ok"),
+        ("580.65.06", "13.0", "13.4.1", (), "ok"),
         ("575.57.08", "12.9", "13.0.0", ("75-real",), "too old"),
         ("525.60.13", "12.0", "12.9.1", ("61-real",), "ok"),
         ("525.60.11", "12.0", "12.9.1", ("61-real",), "too old"),
@@ -68,19 +69,25 @@ def test_what_is_said_of_a_driver_that_is_too_old() -> None:
         driver.judge(old, "13.4.1", ["75-real"]).refuse()
     assert str(caught.value) == (
         "NVIDIA driver 550.54.15, for CUDA up to 12.4, is too old for CUDA 13.4.1, which "
-        "needs 580 or newer; update the driver, or set CUDA_VERSION=12.4 and build again"
+        "needs 580 or newer; update the driver, or set CUDA_VERSION=12.9.1 and build again in the "
+        "container"
     )
     newer = Driver("580.65.06", "13.0")
-    with pytest.raises(RigError, match=r"cannot compile .*=80-virtual\); set CUDA_ARCHITECTURES"):
-        driver.judge(newer, CUDA_VERSION, ["75-real", "80-virtual"]).refuse()
+    with pytest.raises(
+        RigError, match=r"cannot compile .*=75-virtual,80-virtual\); set CUDA_ARCHITECTURES"
+    ):
+        driver.judge(newer, CUDA_VERSION, ["75-virtual", "80-virtual"]).refuse()
     unknown = driver.judge(newer, "14.0.1", ["75-real"]).refuse()
     assert "CUDA 14.0.1 runs on is not known here; see" in str(unknown)
     assert driver.judge(newer, CUDA_VERSION, ["75-real"]).refuse() is None
 
 
 def test_an_engine_says_what_it_was_built_with() -> None:
-    info = {"cuda_version": "12.9.1", "cmake": ["-DX=1", "-DCMAKE_CUDA_ARCHITECTURES=75-real;86"]}
-    assert driver.kernels(info) == ["75-real", "86"]
+    info = {
+        "cuda_version": "12.9.1",
+        "cmake": ["-DX=1", "-DCMAKE_CUDA_ARCHITECTURES=75-virtual;86-virtual"],
+    }
+    assert driver.kernels(info) == ["75-virtual", "86-virtual"]
     assert driver.of_engine(Driver("525.60.13", "12.0"), info).state == "too old"
     assert driver.of_engine(Driver("575.57.08", "12.9"), info).state == "ok"
     for odd in ({"given_by": "LLAMA_SERVER"}, {"cuda_version": 13}, {"cuda_version": "new"}):
@@ -219,7 +226,9 @@ def test_a_host_without_a_driver_may_build_for_another(
 ) -> None:
     monkeypatch.setattr(driver, "find", lambda: None)
     _preparing.check_driver(card_rig)
-    assert "no NVIDIA driver here; the engine can be built" in capsys.readouterr().out
+    assert (
+        "no NVIDIA driver can be reached here; the engine can be built" in capsys.readouterr().out
+    )
     monkeypatch.setattr(driver, "find", lambda: Driver("615.78", "13.4"))
     _preparing.check_driver(card_rig.variant({"CUDA_VERSION": "14.0.1"}))
     assert "note: NVIDIA driver 615.78" in capsys.readouterr().out
@@ -238,3 +247,21 @@ def test_the_doctor_judges_a_driver_whose_card_is_another(
     later = card_rig.variant({"CUDA_VERSION": "14.0.1"})
     found = {check.name: check for check in doctor.examine(later, "docker")}
     assert found["driver"].state == "note"
+
+
+@pytest.mark.parametrize("major", sorted(driver.MINIMUM))
+def test_the_shell_scripts_refuse_the_same_drivers(major: int, tmp_path: Path) -> None:
+    """scripts/cards.sh, before an image is built; CUDA 11 is not built here."""
+    smi = tmp_path / "nvidia-smi"
+    script = 'fail() { echo "$*"; exit 1; }; . "$1"; check_driver "$2"'
+    line = ["sh", "-c", script, "sh", str(ROOT / "scripts" / "cards.sh"), f"{major}.1.0"]
+    oldest = driver.MINIMUM[major]
+    cases = {oldest: "", f"{oldest}.1": "", "999.1": "", "": "", "449.99": f"needs {oldest} or"}
+    for version, said in cases.items():
+        smi.write_text(f"#!/bin/sh\necho {version}\n")
+        smi.chmod(0o755)
+        path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        done = subprocess.run(line, env=path, capture_output=True, text=True)
+        assert done.stderr == ""
+        assert (said in done.stdout) if major > 11 else not done.stdout
+        assert done.returncode == int(bool(said) and major > 11)

@@ -72,8 +72,11 @@ class Engine:
 
 
 def folder(rig: Rig, origin: Source) -> Path:
-    """Where the engine built from `origin` lies: one folder per source and set of flags."""
-    key = hashlib.sha256(json.dumps([origin.kind, origin.version, cmake_flags(rig)]).encode())
+    """Where the engine built from `origin` lies: one folder per source, set of flags and CUDA."""
+    parts: list[object] = [origin.kind, origin.version, cmake_flags(rig)]
+    if rig.backend == "cuda":
+        parts.append(rig.cuda_version)
+    key = hashlib.sha256(json.dumps(parts).encode())
     name = f"{origin.kind}-{origin.version}-{rig.backend}-{key.hexdigest()[:10]}"
     return places.cache() / "engines" / name
 

@@ -74,7 +74,8 @@ def programs(
     check_tools(rig)
     tree = places.cache() / "builds" / home.name
     with disk_says(tree, source.DISK):
-        check_room(rig)
+        if not (tree / "build.ninja").is_file():  # what goes on has most of it
+            check_room(rig)
         cuda = _toolkit(rig, say)
         tree.mkdir(parents=True, exist_ok=True)
         has, lacks = _page(chat)
@@ -88,7 +89,8 @@ def programs(
             "compile": took,
         }
         _install(cuda, tree, home, info)
-        shutil.rmtree(tree)
+        if has:  # else it is kept, so that trying again costs a page and no compile
+            shutil.rmtree(tree)
     return lacks
 
 
@@ -198,7 +200,9 @@ def _processor_seconds() -> float:
 def _estimate(rig: Rig, count: int) -> str:
     if rig.backend != "cuda":
         return ""
-    minutes = CUDA_CORE_MINUTES * max(1, len(rig.cuda_architectures)) / count
+    if not rig.cuda_architectures or "all" in "".join(rig.cuda_architectures):
+        return ", for many kinds of card, which takes hours"
+    minutes = CUDA_CORE_MINUTES * len(rig.cuda_architectures) / count
     return f", about {minutes:.0f} minutes by an estimate (a few files take most of it)"
 
 
@@ -242,13 +246,21 @@ def _about(rig: Rig, origin: Source, cuda: Toolkit | None, tree: Path) -> dict[s
         "backend": rig.backend,
         "cuda_version": rig.cuda_version if cuda else None,
         "nvcc": cuda.release() if cuda else None,
-        "machine_code": cuda.code(server) if cuda else None,
+        "machine_code": _code(cuda, server) if cuda else None,
         "cmake": cmake_flags(rig),
         "compiler": _cache_value(tree, "CMAKE_CXX_COMPILER"),
         "version": version(server, toolkit.with_stub(cuda) if cuda else None),
         "server_sha256": sha256(server),
         "built": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def _code(cuda: Toolkit, server: Path) -> list[str] | None:
+    """For which cards the program is; None where the toolkit has no cuobjdump to say so."""
+    try:
+        return cuda.code(server)
+    except RigError:
+        return None
 
 
 def _install(cuda: Toolkit | None, tree: Path, home: Path, info: dict[str, Any]) -> None:

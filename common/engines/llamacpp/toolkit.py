@@ -8,6 +8,7 @@ built in an image without packages.
 import mmap
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -87,17 +88,23 @@ def find(version: str) -> Toolkit | None:
                 return Toolkit(Path(own), None)
         except RigError:
             pass  # one that does not run is none
+    return _brought(version)
+
+
+def _brought(version: str) -> Toolkit | None:
+    """The toolkit in the cache."""
     lock = _lock(version)
     home = _inside(tool_folder.place("cuda", lock)) if lock.is_file() else None
     return None if home is None else Toolkit(home / "bin" / "nvcc", home)
 
 
-def get(version: str, say: Callable[[str], None]) -> Toolkit:
-    """Like `find`, brought from the package index where this host has none.
+def get(version: str, say: Callable[[str], None], own: bool = True) -> Toolkit:
+    """Like `find`, brought from the package index where this host has none; with `own` False also
+    where it has one.
 
     Raises RigError if the index has no such toolkit, or it cannot be had.
     """
-    found = find(version)
+    found = find(version) if own else _brought(version)
     if found is None:
         check(version)
         lock = _lock(version)
@@ -114,14 +121,14 @@ def get(version: str, say: Callable[[str], None]) -> Toolkit:
                 fix="run the same command again (what came whole is kept), or install the "
                 f"CUDA toolkit {version} on this host",
             ) from None
-        found = find(version)
+        found = _brought(version)
         assert found is not None
     return found
 
 
 def check(version: str) -> None:
     """Raise RigError if there is no toolkit of that CUDA version here and none to be brought."""
-    if find(version) is not None or _lock(version).is_file():
+    if find(version) is not None:
         return
     if int(version.split(".")[0]) < FIRST_WHOLE:
         raise RigError(
@@ -130,6 +137,8 @@ def check(version: str) -> None:
             fix=f"install the CUDA toolkit {version} on this host, or use the container "
             "(RUNNER=docker), which takes them from NVIDIA's image",
         )
+    if _lock(version).is_file():
+        return
     locks = sorted(path.stem.rpartition("-")[2] for path in ROOT.glob(_lock("*").name))
     try:
         known = [text.removesuffix(".0") if text.count(".") > 2 else text for text in _versions()]
@@ -190,9 +199,9 @@ def libraries(program: Path, toolkit: Toolkit) -> list[Path]:
 
 def with_stub(toolkit: Toolkit) -> dict[str, str]:
     """The environment in which a CUDA program starts without a driver, to say its version."""
-    if toolkit.home is None or toolkit.stubs is None:
-        return dict(os.environ)
-    paths = [str(toolkit.home / "lib"), str(toolkit.stubs), os.environ.get("LD_LIBRARY_PATH", "")]
+    home = toolkit.home or toolkit.nvcc.resolve().parents[1]
+    own = [home / "lib64", home / "lib", *([toolkit.stubs] if toolkit.stubs else [])]
+    paths = [*(str(path) for path in own if path.is_dir()), os.environ.get("LD_LIBRARY_PATH", "")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(path for path in paths if path)}
 
 
@@ -230,8 +239,10 @@ def _complete(folder: Path) -> None:
     # 999 is CUDA_ERROR_UNKNOWN: a program that runs with it finds no card.
     body = "".join(f"int {name}() {{ return 999; }}\n" for name in names)
     source.write_text(f'extern "C" {{\n{body}}}\n', encoding="utf-8")
-    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), "c++")
-    line = [compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", str(source)]
+    compiler = shlex.split(os.environ.get("CXX", "")) or [
+        next(filter(shutil.which, ("c++", "g++", "clang++")), "c++")
+    ]
+    line = [*compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", str(source)]
     _said([*line, "-o", str(stubs / STUB)])
     (stubs / f"{STUB}.1").symlink_to(STUB)
 

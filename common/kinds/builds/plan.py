@@ -43,13 +43,17 @@ def changes(rig: Rig) -> dict[str, str]:
 
 
 def check_place(rig: Rig, other: Rig) -> None:
-    """Raise RigError if this host cannot have both engines: it has one CUDA toolkit."""
+    """Raise RigError if this host cannot have both engines."""
     two_cudas = rig.backend == "cuda" and other.cuda_version != rig.cuda_version
     if two_cudas and not build.OTHER.is_file():
-        raise RigError(
-            f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}, and a host has "
-            "one; RUNNER=docker make builds makes an image of each"
-        )
+        try:
+            for one in (rig, other):
+                compiling.check_tools(one)
+        except RigError as error:
+            raise RigError(
+                f"the builds want CUDA {rig.cuda_version} and {other.cuda_version}; {error.what}",
+                fix="RUNNER=docker make builds makes an image of each",
+            ) from None
 
 
 def check(other: Rig, own: Engine, second: Engine) -> None:

@@ -75,7 +75,7 @@ def look(
 
 def problems(found: Packed) -> list[str]:
     """What is not as it should be, a line each."""
-    wanted = {f"sm_{text.removesuffix('-real')}" for text in found["architectures"]}
+    wanted = {code for text in found["architectures"] for code in _codes(text)}
     told = found["without_driver"]
     said = [
         (
@@ -101,6 +101,17 @@ def problems(found: Packed) -> list[str]:
         ),
     ]
     return [text for wrong, text in said if wrong]
+
+
+def _codes(architecture: str) -> list[str]:
+    """What one of CMAKE_CUDA_ARCHITECTURES makes: machine code, code for the driver to compile, or
+    both."""
+    number, _, kind = architecture.partition("-")
+    return [
+        f"{code}_{number}"
+        for code, without in (("sm", "virtual"), ("compute", "real"))
+        if kind != without
+    ]
 
 
 def _said(

@@ -71,10 +71,21 @@ def render(summary: Summary, manifest: ImageManifest, _folder: Path) -> str:
         "is said about speed or answers.",
         "## Do it again",
         f"```\ngit checkout {manifest['harness']['commit'] or 'COMMIT'}\n"
-        f"make image-check RIG={summary['rig']}\n```\n\n"
+        f"{_given(summary, manifest)}make image-check RIG={summary['rig']}\n```\n\n"
         "This page again from the files beside it: `make report RUN=` and this folder.",
     ]
     return "\n\n".join(pieces) + "\n"
+
+
+def _given(summary: Summary, manifest: ImageManifest) -> str:
+    """What was given beside the rig: another source, another base."""
+    found = []
+    if manifest["engine"]["source"]["kind"] == "release":
+        found.append("LLAMA_CPP_COMMIT= ")
+    prefix = "org.opencontainers.image.base."
+    if not summary["labels"].get(f"{prefix}digest"):
+        found.append(f"BASE_IMAGE={summary['labels'].get(f'{prefix}name')} ")
+    return "".join(found)
 
 
 def _made_by(step: str) -> str:
