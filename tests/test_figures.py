@@ -22,7 +22,7 @@ TIMED = {
     "AMD EPYC, 2.6 GHz": "make demo",
     "an older machine may take two minutes": "make demo",
     "about five minutes, two more the first time": "make test",
-    "takes 764 MB (126 MB of it": "docker image ls",
+    "takes 750 MB (117 MB of it": "docker image ls",
     "in about 8 minutes": "make image",
     "healthy after 1.5 s": "make test-docker",
     "at most 0.5 MiB off": "llama-fit-params",
