@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -60,6 +61,8 @@ def main(body: Callable[[], int | None]) -> None:
     """
     _open_standard_files()
     signal.signal(signal.SIGTERM, _terminated)
+    if sys.unraisablehook is sys.__unraisablehook__:  # else it is pytest's
+        sys.unraisablehook = _unraisable
     try:
         code = body() or 0
     except RigError as error:
@@ -98,6 +101,18 @@ def _open_standard_files() -> None:
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(143)
+
+
+def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+    """Ctrl-C or SIGTERM that came while a finalizer ran, where Python drops what is raised, is sent
+    again in a moment: it must not be lost."""
+    again = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}.get(told.exc_type)
+    if again is None:
+        sys.__unraisablehook__(told)
+        return
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), again))
+    timer.daemon = True
+    timer.start()
 
 
 def flag(name: str) -> bool:

@@ -77,7 +77,8 @@ def test_all_of_the_project_that_runs_gets_into_the_image(
     line = ["docker", "buildx", "build", "--quiet", "--file", str(tmp_path / "Dockerfile")]
     run([*line, "--output", f"type=local,dest={out}", "."], settings)
     found = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    wanted = ["common", "scripts", "requirements.lock", f"local-*/{rig.FILE}"]
+    locks = ["requirements.lock", "requirements-cuda-*.lock", "requirements-page.lock"]
+    wanted = ["common", "scripts", *locks, f"local-*/{rig.FILE}"]
     tracked = set(run(["git", "ls-files", "--", *wanted], settings).split())
     assert tracked <= found
     assert {path.split("/")[0] for path in found} == {path.split("/")[0] for path in tracked}

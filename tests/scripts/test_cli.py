@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from common.rig import ROOT, Rig
 from tests.conftest import Run
+from tests.helpers.limits import HANG_S
 
 
 def fails(error: OSError) -> Callable[[], None]:
@@ -78,3 +80,25 @@ def test_a_full_output(full: str) -> None:
         ">/dev/full 2>/dev/full": (0, ""),
     }
     assert (done.returncode, done.stderr) == wanted[full]
+
+
+LOST = """
+import signal, sys, time
+from scripts import _cli
+class Ends:
+    def __del__(self):
+        signal.raise_signal(int(sys.argv[1]))
+        sum(range(1000))
+def body():
+    Ends()
+    time.sleep(600)
+_cli.main(body)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_comes_in_a_finalizer_is_not_lost(number: int, code: int) -> None:
+    line = [sys.executable, "-c", LOST, str(int(number))]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S / 2)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
