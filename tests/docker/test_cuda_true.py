@@ -16,15 +16,15 @@ from tests.helpers import cuda_image
 
 RIGS = {"local-llamacpp-1650ti-2b-q4_0": "sm_75", "local-llamacpp-3050oem-2b-q4_0": "sm_86"}
 HOURS = 5 * 3600
-GIVEN = ("LLAMA_CPP_COMMIT", "BASE_IMAGE")
+# Of whoever calls: a test's own environment is cleared of settings.
+GIVEN = {key: os.environ[key] for key in ("LLAMA_CPP_COMMIT", "BASE_IMAGE") if key in os.environ}
 pytestmark = [pytest.mark.docker_cuda, pytest.mark.timeout(HOURS + 600)]
 
 
 @pytest.mark.parametrize("rig", RIGS)
 def test_the_image_of_a_rig(rig: str, settings: dict[str, str], tmp_path: Path) -> None:
-    own = {key: os.environ[key] for key in GIVEN if key in os.environ}
     clean = {key: value for key, value in settings.items() if key != "IMAGE"}
-    environment = {**clean, **own, "PYTHONPATH": str(ROOT)}
+    environment = {**clean, **GIVEN, "PYTHONPATH": str(ROOT)}
     line = [str(ROOT / ".venv/bin/python"), "scripts/image_check.py", rig, str(tmp_path / "run")]
     print(run(line, environment, timeout=HOURS)[-2000:])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
