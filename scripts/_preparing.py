@@ -9,7 +9,6 @@ from tqdm import tqdm
 
 from common.engines.llamacpp import build
 from common.engines.llamacpp.build import Engine
-from common.errors import RigError
 from common.files import wanted
 from common.files.hub import Progress
 from common.files.wanted import Wanted
@@ -22,7 +21,7 @@ def build_engine(loaded: Rig) -> Engine:
     """The rig's engine, built first if need be."""
     if os.environ.get("LLAMA_SERVER") or build.CONTAINER.is_file():
         return build.find(loaded)
-    if not is_built(loaded):
+    if not build.is_built(loaded):
         check_driver(loaded)
     with tqdm(unit="step", desc="compiling", disable=None, leave=False) as bar:
         tenth = 0
@@ -36,14 +35,6 @@ def build_engine(loaded: Rig) -> Engine:
                 say(f"  compiled {done} of {total}")
 
         return build.build(loaded, say, progress)
-
-
-def is_built(loaded: Rig) -> bool:
-    try:
-        build.find(loaded)
-    except RigError:
-        return False
-    return True
 
 
 def check_driver(loaded: Rig) -> None:

@@ -5,8 +5,6 @@ from round to round. Needs the image and the rig's model files in the models fol
 """
 
 import argparse
-import io
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,13 +19,13 @@ from docker.models.containers import Container
 from common import places
 from common.engines.llamacpp import build, serve
 from common.errors import RigError
+from common.kinds.image_check.plan import copied
 from common.measure import stats
 from common.measure.page import LEVEL
 from common.measure.texts import SIX, prompts
 from common.rig import Rig
 from common.serving import client
 from common.serving.process import Server
-from common.unpack import unpack
 from scripts import _cli
 
 TOKENS = 128
@@ -79,14 +77,9 @@ class Contained(AbstractContextManager["Contained"]):
 
 def copy_engine(image: str, folder: Path) -> Path:
     """Take the engine out of the image; returns its llama-server."""
-    container = docker.from_env().containers.create(image)
-    try:
-        chunks, _stat = container.get_archive(str(build.CONTAINER.parent))
-        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-            unpack(archive, folder)
-    finally:
-        container.remove()
-    return folder / build.CONTAINER.parent.name / build.CONTAINER.name
+    host = docker.from_env()
+    home = copied(host, host.images.get(image), str(build.CONTAINER.parent), folder)
+    return home / build.CONTAINER.name
 
 
 def speed(rig: Rig, body: dict[str, object]) -> float:

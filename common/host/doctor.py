@@ -200,22 +200,12 @@ def _room(name: str, rig: Rig, free: float) -> Check:
 
 
 def _disk(rig: Rig) -> Check:
-    place = places.cache()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free / 2**30
+    free = compiling.free_gib()
     need = EMBEDDED_GIB if rig.engine == "embedded" else compiling.room_gib(rig)
-    if free < need and not _built(rig):
+    if free < need and not build.is_built(rig):
         fix = "make room, or set GEMMA_RIGS_CACHE to a folder on another disk"
         return Check("disk", "lacks", f"{free:.1f} GiB free, {need:g} for the engine", fix)
     return ok("disk", f"{free:.1f} GiB free at {places.cache()}")
-
-
-def _built(rig: Rig) -> bool:
-    try:
-        return build.find(rig).server.is_file()
-    except RigError:
-        return False
 
 
 def _port(rig: Rig) -> Check:

@@ -150,7 +150,7 @@ def steps(of: Mapping[str, Rig | RigError]) -> list[Step]:
             tiny.folder,
             ("engine",),
             SOURCE + compiling.CUDA_CORE_MINUTES / jobs.jobs("cuda"),
-            is_there=_has_engine(tiny),
+            is_there=build.is_built(tiny),
         ),
         _measured("speed", known_answer.SIZE, tiny, KNOWN_ANSWER),
     ]
@@ -170,14 +170,6 @@ def _measured(
     needs = (ENGINE, files.name) if files else (ENGINE,)
     place, refusal = (mine.folder, "") if isinstance(mine, Rig) else (Path(), _first(mine))
     return Step(name or f"{kind} {size}", place, (kind,), full, quick, needs, refusal=refusal)
-
-
-def _has_engine(mine: Rig) -> bool:
-    try:
-        build.find(mine)
-    except RigError:
-        return False
-    return True
 
 
 def _files(size: str, mine: Rig | RigError) -> Step:

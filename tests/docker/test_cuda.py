@@ -5,7 +5,6 @@ CUDA's compiler is the real one of the package index; only llama.cpp is small.
 """
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -102,9 +101,7 @@ def test_make_builds_puts_two_cuda_engines_into_one_image(
             ldd = ["docker", "run", "--rm", "--entrypoint", "ldd", both, place]
             linked = subprocess.run(ldd, capture_output=True, text=True, check=True).stdout
             found = [line.split()[2] for line in linked.splitlines() if "libcublas" in line]
-            assert {os.path.dirname(path) for path in found} == {  # noqa: PTH120 (of the image)
-                os.path.normpath(os.path.join(os.path.dirname(place), "lib"))  # noqa: PTH118,PTH120
-            }
+            assert {Path(path).parent for path in found} == {Path(place).with_name("lib")}
     finally:
         for name in (both, other):
             engine.images.remove(name, force=True)

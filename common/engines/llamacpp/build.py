@@ -104,6 +104,15 @@ def find(rig: Rig) -> Engine:
     raise RigError(f"no engine for {rig.name} yet; get it with: make engine RIG={rig.name}")
 
 
+def is_built(rig: Rig) -> bool:
+    """Whether `find` finds one."""
+    try:
+        find(rig)
+    except RigError:
+        return False
+    return True
+
+
 def full_commit(rig: Rig) -> str | None:
     """All digits of the rig's commit, where an engine was built of it and tpu.env has fewer."""
     pinned = rig.llama_cpp_commit

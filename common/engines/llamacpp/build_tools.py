@@ -13,6 +13,15 @@ LOCK = ROOT / "requirements-build.lock"
 NAMES = ("cmake", "ninja")
 
 
+def compiler() -> list[str]:
+    """The C++ compiler of this host in words: CXX (`ccache g++`), else a usual one; [] for none."""
+    for words in (os.environ.get("CXX", "c++").split(), ["g++"], ["clang++"]):
+        programs = [word for word in words if not word.startswith("-")]
+        if programs and all(map(shutil.which, programs)):
+            return words
+    return []
+
+
 def search_path() -> str:
     """PATH with a CMake and a Ninja on it; what this host lacks is brought first.
 

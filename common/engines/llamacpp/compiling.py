@@ -104,7 +104,7 @@ def _page(chat: Callable[[], Path]) -> tuple[Path | None, str]:
 
 def check_tools(rig: Rig) -> None:
     """Raise RigError if this host lacks a compiler the rig's engine needs, and none can be had."""
-    if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
+    if not build_tools.compiler():
         raise RigError(
             "no C++ compiler found", fix="install one, on Debian or Ubuntu: apt install g++"
         )
@@ -121,15 +121,20 @@ def room_gib(rig: Rig) -> float:
     return BUILD_GIB + toolkit.DISK_GIB
 
 
-def check_room(rig: Rig) -> None:
-    """Raise RigError if the cache's disk is too small to build the rig's engine."""
+def free_gib() -> float:
+    """The room on the cache's disk."""
     place = places.cache()
     while not place.exists():
         place = place.parent
-    free, need = shutil.disk_usage(place).free / 2**30, room_gib(rig)
+    return shutil.disk_usage(place).free / 2**30
+
+
+def check_room(rig: Rig) -> None:
+    """Raise RigError if the cache's disk is too small to build the rig's engine."""
+    free, need = free_gib(), room_gib(rig)
     if free < need:
         raise RigError(
-            f"{free:.1f} GiB free at {place}, {need:.1f} needed to build the engine",
+            f"{free:.1f} GiB free at {places.cache()}, {need:.1f} needed to build the engine",
             fix=source.DISK,
         )
 
@@ -295,8 +300,12 @@ def version(server: Path, environment: dict[str, str] | None = None) -> list[str
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RigError(f"{server} was built but does not run here: {error}") from None
-    lines = (done.stdout + done.stderr).splitlines()
-    return [line for line in lines if line.startswith(("version", "built"))]
+    return version_lines(done.stdout + done.stderr)
+
+
+def version_lines(text: str) -> list[str]:
+    """Of what llama-server --version prints, the lines with build number and compiler."""
+    return [line for line in text.splitlines() if line.startswith(("version", "built"))]
 
 
 def _cache_value(tree: Path, name: str) -> str | None:

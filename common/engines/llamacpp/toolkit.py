@@ -8,7 +8,6 @@ built in an image without packages.
 import mmap
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import index, tool_folder
+from common.engines.llamacpp import build_tools
 from common.errors import RigError
 from common.rig import ROOT
 
@@ -106,7 +106,7 @@ def get(version: str, say: Callable[[str], None], own: bool = True) -> Toolkit:
     """
     found = find(version) if own else _brought(version)
     if found is None:
-        check(version)
+        _check_known(version)
         lock = _lock(version)
         home = tool_folder.place("cuda", lock)
         say(
@@ -128,8 +128,12 @@ def get(version: str, say: Callable[[str], None], own: bool = True) -> Toolkit:
 
 def check(version: str) -> None:
     """Raise RigError if there is no toolkit of that CUDA version here and none to be brought."""
-    if find(version) is not None:
-        return
+    if find(version) is None:
+        _check_known(version)
+
+
+def _check_known(version: str) -> None:
+    """Raise RigError if none can be brought."""
     if int(version.split(".")[0]) < FIRST_WHOLE:
         raise RigError(
             f"the package index has no compiler for CUDA {version}: before {FIRST_WHOLE}.0 it "
@@ -179,7 +183,7 @@ def libraries(program: Path, toolkit: Toolkit) -> list[Path]:
     """
     found: dict[str, Path] = {}
     missing = []
-    for name, path in _linked(program, toolkit):
+    for name, path in _linked(program, toolkit).items():
         if path is None and not name.startswith("libcuda.so"):
             missing.append(name)
         elif path is not None and re.match(r"lib(cudart|cublas|cublasLt|nccl)\.so", name):
@@ -195,6 +199,12 @@ def libraries(program: Path, toolkit: Toolkit) -> list[Path]:
                 found[name] = beside
                 todo.append(beside)
     return [found[name] for name in sorted(found)]
+
+
+def loaded(text: str) -> dict[str, Path | None]:
+    """Each library that ldd's text names, and where the loader finds it; None: nowhere."""
+    found = re.findall(r"^\s*(\S+) => (not found|/\S+)", text, re.MULTILINE)
+    return {name: None if path == "not found" else Path(path) for name, path in found}
 
 
 def with_stub(toolkit: Toolkit) -> dict[str, str]:
@@ -239,9 +249,7 @@ def _complete(folder: Path) -> None:
     # 999 is CUDA_ERROR_UNKNOWN: a program that runs with it finds no card.
     body = "".join(f"int {name}() {{ return 999; }}\n" for name in names)
     source.write_text(f'extern "C" {{\n{body}}}\n', encoding="utf-8")
-    compiler = shlex.split(os.environ.get("CXX", "")) or [
-        next(filter(shutil.which, ("c++", "g++", "clang++")), "c++")
-    ]
+    compiler = build_tools.compiler() or ["c++"]
     line = [*compiler, "-shared", "-fPIC", "-w", "-Wl,-soname,libcuda.so.1", str(source)]
     _said([*line, "-o", str(stubs / STUB)])
     (stubs / f"{STUB}.1").symlink_to(STUB)
@@ -255,11 +263,9 @@ def _release(nvcc: Path) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _linked(program: Path, toolkit: Toolkit) -> list[tuple[str, Path | None]]:
-    """What the loader makes of each library a program is linked with."""
-    text = _said(["ldd", str(program)], with_stub(toolkit))
-    found = re.findall(r"^\s*(\S+) => (not found|/\S+)", text, re.MULTILINE)
-    return [(name, None if path == "not found" else Path(path)) for name, path in found]
+def _linked(program: Path, toolkit: Toolkit) -> dict[str, Path | None]:
+    """Each library a program is linked with, and where the loader finds it."""
+    return loaded(_said(["ldd", str(program)], with_stub(toolkit)))
 
 
 def _named(library: Path) -> set[str]:

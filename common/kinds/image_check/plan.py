@@ -12,7 +12,8 @@ from pathlib import Path
 from docker import DockerClient
 from docker.models.images import Image
 
-from common.engines.llamacpp.toolkit import Toolkit
+from common.engines.llamacpp import compiling
+from common.engines.llamacpp.toolkit import Toolkit, loaded
 from common.errors import RigError
 from common.measure.journal import Packed, Part, Said
 from common.rig import Rig
@@ -42,7 +43,10 @@ def look(
     """
     image = client.images.get(name)
     say("asking what it says and what it is linked with")
-    linked = _linked(_said(client, image, "linked", ["ldd", SERVER])["text"])
+    ldd = _said(client, image, "linked", ["ldd", SERVER])["text"]
+    linked = loaded(ldd)
+    if not linked:
+        raise RigError(f"{SERVER} of the image is no program: {ldd[:200]}")
     say("weighing it compressed (a minute)")
     compressed = _compressed(image.save(chunk_size=1 << 20))
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +66,7 @@ def look(
         ],
         "libraries": libraries,
         "linked": sorted(linked),
-        "missing": sorted(name for name, found in linked.items() if not found),
+        "missing": sorted(name for name, path in linked.items() if path is None),
         "machine_code": code,
         "says": _version(client, image, toolkit),
         "tools": _said(client, image, "tools", ["sh", "-c", _which(TOOLS)])["text"].split(),
@@ -141,14 +145,6 @@ def _said(
     return {"case": case, "code": code, "text": text}
 
 
-def _linked(text: str) -> dict[str, bool]:
-    """Each library ldd names, and whether the loader found it."""
-    found = re.findall(r"^\s*(\S+) => (not found|/\S+)", text, re.MULTILINE)
-    if not found:
-        raise RigError(f"{SERVER} of the image is no program: {text[:200]}")
-    return {name: path != "not found" for name, path in found}
-
-
 def _version(client: DockerClient, image: Image, toolkit: Toolkit) -> list[str]:
     """What the server says of itself, with a stand-in for the driver's library."""
     if toolkit.stubs is None:
@@ -161,7 +157,7 @@ def _version(client: DockerClient, image: Image, toolkit: Toolkit) -> list[str]:
         environment={"LD_LIBRARY_PATH": "/stubs"},
         volumes={str(toolkit.stubs): {"bind": "/stubs", "mode": "ro"}},
     )
-    return [line for line in said["text"].splitlines() if line.startswith(("version", "built"))]
+    return compiling.version_lines(said["text"])
 
 
 def _compressed(pieces: Iterable[bytes]) -> int:
